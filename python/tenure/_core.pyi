@@ -1,0 +1,336 @@
+"""
+The Rust core: who a process is, whether it still lives, and the few calls to the system that Python has no door for.
+
+Nothing here sends a signal, reads a wall clock or trusts a record. The GIL is released around system calls unless a
+function says otherwise. The facts about operating systems, with their sources, are in docs/concepts/identity.md.
+
+Where it can tell something today: Linux. Elsewhere every judgement is UNKNOWN, `unsupported_platform`.
+"""
+
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Literal, final
+
+from tenure._verdict import Verdict
+
+__version__: str
+
+Record = ProcessIdentity | str | bytes | None
+"""What can be judged: an identity, its JSON, or None for "the record names nobody"."""
+
+Reason = Literal[
+    # decided by the record alone
+    "malformed",
+    "version",
+    "no_identity",
+    "other_os",
+    "other_host",
+    "no_boot_id",
+    "other_boot",
+    "rebooted",
+    "self",
+    "no_pid_namespace",
+    "namespace_gone",
+    # decided by the kernel
+    "handle_opens",
+    "handle_stale_seen_from_initial_namespace",
+    "other_pid_namespace",
+    "no_such_pid",
+    "pid_is_now_a_thread",
+    "no_fds",
+    "pid_reused",
+    "same_unique_id",
+    "exited",
+    "probe_failed",
+    "no_start_time",
+    "foreign_or_missing_proc",
+    "time_namespace",
+    "hidden",
+    "same_start_time",
+    "leader_exited",
+    "unsupported_platform",
+    # decided above the core
+    "lifeline_held",
+    "lifeline_free",
+    "released",
+]
+"""Why a verdict was given; a stable slug. docs/concepts/verdicts.md explains each."""
+
+Evidence = Literal["record", "handle", "pidfs", "pidfd", "proc", "getpgid", "none", "lifeline", "beat"]
+"""
+What a verdict rests on.
+
+`record`: the record's own fields. `handle`: a pidfs file handle, across pid namespaces. `pidfs`: a pidfd and its
+never-reused inode. `pidfd`: a pidfd, with the start time from /proc where two processes must be told apart. `proc`:
+/proc/PID/stat alone. `getpgid`: a number that the kernel does not know. `none`: nothing could be asked. `lifeline` and
+`beat` belong to the lease: the kernel-held lock, and a heartbeat marked released.
+"""
+
+Capability = Literal["handle", "pidfs", "pidfd", "proc"]
+"""
+A kind of evidence a kernel may lack: pidfs file handles (Linux 6.14), pidfds with an inode of their own (6.9), pidfds
+(5.3, or seccomp), a /proc that shows our own pid namespace. Each is found out by trying, never from a version number.
+"""
+
+@final
+class ProcessIdentity:
+    """
+    Who a process is, in a form that still means something tomorrow. Immutable, hashable, picklable.
+
+    The numbers mean something only on the boot, in the pid namespace and on the host they come from; `judge` knows.
+    """
+
+    @property
+    def os(self) -> str:
+        """`linux`, `macos`, `windows` or `freebsd`; another name where a record says so."""
+    @property
+    def host(self) -> str | None:
+        """
+        The operator's host id, else a keyed hash of the machine id (32 hex digits), else None.
+
+        Never a host name: two machines may share one. Source: machine-id(5) on why the raw id is not given out.
+        """
+    @property
+    def host_set_by_operator(self) -> bool:
+        """Whether `host` was set by an operator (argument or `TENURE_HOST_ID`)."""
+    @property
+    def boot(self) -> str | None:
+        """The kernel's boot id. Source: proc_sys_kernel(5), random/boot_id."""
+    @property
+    def ns(self) -> str | None:
+        """The pid namespace: its inode, as decimal digits. Reused soon after a namespace ends. Source: namespaces(7)."""
+    @property
+    def ns_id(self) -> int | None:
+        """The pid namespace's id, never reused within a boot (Linux 6.18, NS_GET_ID), or None."""
+    @property
+    def pid(self) -> int:
+        """1 … 2**31 - 1, as seen in `ns`."""
+    @property
+    def start(self) -> int | None:
+        """Start time in 1/100 s since boot, without the offset of a time namespace. Source: proc_pid_stat(5), field 22."""
+    @property
+    def uniq(self) -> int | None:
+        """The inode of its pidfd: never reused within a boot, equal in all namespaces (Linux 6.9), or None."""
+    @property
+    def nonce(self) -> str | None:
+        """32 hex digits, new for each process image; only for "is this record mine". None for a process described by another."""
+
+    @staticmethod
+    def current(*, host_id: str | None = None) -> ProcessIdentity:
+        """
+        The calling process. Captured once, about 50 us; then cached, and captured anew after a fork.
+
+        Args:
+            host_id: the operator's id for this host, 1 to 255 characters; wins over `TENURE_HOST_ID`, which is read
+                once per process. An empty string is refused.
+
+        Raises:
+            IdentityError: the platform would not say.
+            ValueError: the host id is empty or too long.
+        """
+    @staticmethod
+    def of(pid: int, *, host_id: str | None = None) -> ProcessIdentity:
+        """
+        Another process of this pid namespace, read in a way that pid reuse cannot mix up. It has no nonce.
+
+        Raises:
+            ProcessLookupError: no such process, or it has exited.
+            IdentityError: the platform would not say.
+            ValueError: *pid* is not 1 … 2**31 - 1.
+        """
+    @staticmethod
+    def from_json(text: str | bytes) -> ProcessIdentity:
+        """
+        Read a record of at most 4096 bytes. Unknown fields are kept and written again by `to_json`.
+
+        Raises:
+            RecordTooNewError: its `v` is above 1.
+            RecordError: anything else that is wrong with it; the message says which field.
+        """
+    def to_json(self) -> str:
+        """One line of JSON, schema number first. Ids are decimal strings, since JavaScript loses integers above 2**53."""
+    def is_current(self) -> bool:
+        """
+        Whether this is the calling process still: pid, unique id or start time, boot and namespace, read anew.
+
+        False after a fork, in a clone and after a checkpoint was restored (CRIU gives a new start time and inode).
+        """
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> tuple[object, ...]: ...
+
+@final
+class Judgement:
+    """A verdict and why. ALIVE and UNKNOWN are snapshots; only GONE is final. Immutable, hashable, picklable."""
+
+    def __new__(cls, verdict: Verdict, reason: Reason, evidence: Evidence = "none", detail: str = "") -> Judgement: ...
+    @property
+    def verdict(self) -> Verdict: ...
+    @property
+    def reason(self) -> Reason: ...
+    @property
+    def evidence(self) -> Evidence: ...
+    @property
+    def detail(self) -> str:
+        """For people: what was malformed, or the system's own words; often empty."""
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> tuple[object, ...]: ...
+
+def judge(
+    record: Record,
+    *,
+    host_id: str | None = None,
+    host_id_is_unique: bool | None = None,
+    without: Sequence[Capability] = (),
+) -> Judgement:
+    """
+    Whether the very process that *record* describes still lives. Never raises for a bad record, never signals.
+
+    On Linux 6.9 and later: `pidfd_open`, `fstat`, `poll`, `close`, whatever the number of threads; a pid that nobody
+    has costs the first call only.
+
+    Args:
+        host_id: the operator's id for *this* host, as in `ProcessIdentity.current`.
+        host_id_is_unique: the operator's word that no other machine, clone or restored snapshot carries this host id.
+            Then, and only then, an equal host id with another boot id proves a reboot: GONE, `rebooted`. None reads
+            `TENURE_HOST_ID_IS_UNIQUE` (`1` or `0`), once per process.
+        without: evidence not to use, as if the kernel lacked it; for tests.
+
+    Raises:
+        IdentityError: the calling process could not be identified.
+        ValueError: a bad host id or capability name.
+    """
+
+def judge_many(
+    records: Iterable[Record],
+    *,
+    host_id: str | None = None,
+    host_id_is_unique: bool | None = None,
+    without: Sequence[Capability] = (),
+) -> list[Judgement]:
+    """
+    `judge` for many, in their order: one probe per distinct process, in chunks of 256 that share one `poll`.
+
+    The GIL is released once. Where descriptors run out the chunks get smaller, down to one.
+    """
+
+@final
+class Watch:
+    """
+    One process, pinned: what is watched is that very process, whatever happens to its number.
+
+    Holds a pidfd (one descriptor, close-on-exec), where there is none a descriptor on its /proc entry.
+    """
+
+    def __new__(
+        cls,
+        record: Record,
+        *,
+        host_id: str | None = None,
+        host_id_is_unique: bool | None = None,
+        without: Sequence[Capability] = (),
+    ) -> Watch:
+        """
+        Judge *record* and keep hold of the process. One that is gone already makes a watch that says so.
+
+        Raises:
+            IdentityError: it is UNKNOWN, so there is nothing to watch; `reason` is the judgement's.
+        """
+    @property
+    def judgement(self) -> Judgement:
+        """How the process was judged when the watch was made."""
+    def alive(self) -> bool:
+        """One `poll` that returns at once. The GIL is kept: giving it up costs more than the call."""
+    def wait(self, timeout: float | None = None) -> bool:
+        """
+        Wait until the process is gone; True when it is, False when *timeout* seconds ran out first.
+
+        Interrupted by a signal whose Python handler raises. None waits without bound; 0 does not wait.
+        """
+    def fileno(self) -> int:
+        """
+        A descriptor that turns readable when the process ends, for `select`, `epoll` and asyncio.
+
+        Raises:
+            IdentityError: this kernel has none to give (no pidfds), or the process was gone from the start.
+        """
+    def close(self) -> None:
+        """Let go. Afterwards every method but `close` raises ValueError."""
+    def __enter__(self) -> Watch: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+@final
+class WatchSet:
+    """
+    Many processes, watched at a cost that follows the deaths and not the size: one `epoll`.
+
+    Beyond *limit* members, or where there are no pidfds, members are judged one by one at each `ended()`.
+    """
+
+    def __new__(cls, records: Iterable[ProcessIdentity] = (), *, limit: int | None = None) -> WatchSet:
+        """
+        Args:
+            limit: pidfds to hold at most; by default a quarter of the soft limit on open files (RLIMIT_NOFILE).
+        """
+    def add(self, record: ProcessIdentity, /) -> Judgement:
+        """
+        Judge *record* and watch it if it is ALIVE. One that is GONE is reported by the next `ended()`; one that is
+        UNKNOWN cannot be watched and is left out. Adding a member again changes nothing.
+        """
+    def discard(self, record: ProcessIdentity, /) -> None:
+        """Stop watching, if it was watched."""
+    def ended(self, timeout: float | None = 0.0) -> list[ProcessIdentity]:
+        """Those that ended since the last call, each once; waits up to *timeout* seconds (None: without bound) for the first."""
+    def fileno(self) -> int:
+        """Readable when a member that is held by a pidfd has ended. Members beyond the limit are not seen by it."""
+    def close(self) -> None: ...
+    def __len__(self) -> int: ...
+    def __contains__(self, record: object, /) -> bool: ...
+    def __enter__(self) -> WatchSet: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+def capabilities() -> frozenset[Capability]:
+    """The evidence this process can get, found out by trying; see `Capability`."""
+
+def awake_ns() -> int:
+    """Nanoseconds on a clock that stands still while the machine sleeps. CLOCK_MONOTONIC. Source: clock_getres(2)."""
+
+def boottime_ns() -> int:
+    """Nanoseconds on a clock that counts while the machine sleeps. CLOCK_BOOTTIME. Source: clock_getres(2)."""
+
+def rename_noreplace(source: str, target: str, *, dir_fd: int) -> None:
+    """
+    Rename within the directory *dir_fd*, failing if *target* exists. renameat2(RENAME_NOREPLACE), macOS renameatx_np.
+
+    Raises:
+        FileExistsError: *target* exists.
+        OSError: EINVAL or ENOSYS where the file system or the kernel cannot do it.
+    """
+
+def filesystem_type(fd: int) -> str | None:
+    """
+    The kind of file system that *fd* is on, if it is one whose locks this machine's kernel alone manages, else None.
+
+    ext4, xfs, btrfs, tmpfs, overlay and their like have a name here; NFS, SMB, FUSE, 9p, Lustre, Ceph and whatever is
+    not known do not. Source: statfs(2).
+    """
+
+def lifeline_lock(fd: int) -> bool:
+    """
+    Take the lock that ends with the last process that carries *fd*; False when another open file has it.
+
+    Linux: an open-file-description write lock, which a fork or a passed descriptor shares and no other `close` of the
+    file drops. Source: fcntl_locking(2). *fd* must be open for writing.
+    """
+
+def lifeline_held(fd: int) -> bool:
+    """
+    Ask whether anybody holds the lock of `lifeline_lock` on that file, without taking it. A read-only *fd* suffices.
+
+    Linux: F_OFD_GETLK for a read lock, so that askers never see each other.
+    """

@@ -1,0 +1,107 @@
+"""
+The seam: five operations, and nothing above this room knows which store is behind them.
+
+Why write-once numbered keys and not one mutable record: after a lost reply the outcome of a write-once key stays
+decidable (read it: my bytes, or somebody else's); one mutable record can have been overwritten by a successor before
+we look again. And of all conditionals, create-if-absent is the only one that every store has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+# Lower case only, because some file systems fold case; no dot in front, because stores keep their own temporary
+# files under such names. Every segment starts with a letter or digit, so "." and ".." cannot be spelled.
+_KEY = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}(?:/[a-z0-9][a-z0-9._-]{0,99}){0,7}")
+_PREFIX = re.compile(r"(?:[a-z0-9][a-z0-9._-]{0,99}/){0,7}")
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a key holds, and the version a later `replace` must name."""
+
+    data: bytes
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The outcome of a `create`: whether *we* won, and the bytes that the key holds now, ours or the winner's."""
+
+    won: bool
+    data: bytes
+
+
+class Store(Protocol):
+    """
+    Where the records live. Keys are relative, lower case, `/`-separated; see `check_key`.
+
+    Every operation may raise `StoreError` (the store failed), `StoreUnavailableError` (it failed for now) or
+    `StoreCannotLockError` (it cannot keep these promises). A key that is malformed raises `ValueError`.
+    """
+
+    @property
+    def url(self) -> str:
+        """The URL that `open_store` would open this very store by."""
+
+    def create(self, key: str, data: bytes) -> Created:
+        """
+        Write *data* under *key* unless the key exists.
+
+        Exactly one caller wins while the key exists. The content is complete when it becomes visible and durable when
+        this returns. A loser gets the winner's bytes, made durable before they are returned: visible is not yet
+        durable, since a name can vanish at a power cut until its directory is synced.
+
+        An error leaves one of two states, nothing or all of *data*; the caller decides by reading the key.
+        """
+
+    def read(self, key: str, *, durable: bool = False) -> Stored | None:
+        """What *key* holds, or None. With *durable*, what was found is synced before it is returned."""
+
+    def replace(self, key: str, data: bytes, version: str) -> str | None:
+        """
+        Compare-and-swap: replace the content of *key* if it still has *version*.
+
+        Returns the new version, or None when the key is absent or has another version. For heartbeats only: after an
+        unclear error nobody can tell whether it was applied. Callers put a counter into *data*, because a version may
+        be derived from the content.
+        """
+
+    def list(self, prefix: str = "", after: str = "") -> Iterator[str]:
+        """
+        The keys that start with *prefix* (empty, or a path that ends with "/"), sorted, strictly after *after*.
+
+        Lazy, so that a caller may stop early. A caller that knows of a key that must be there treats its absence as a
+        failed list, not as an empty one.
+        """
+
+    def delete(self, key: str) -> None:
+        """Remove *key*; a key that is already gone is no error. For garbage collection below a recorded floor only."""
+
+
+@runtime_checkable
+class LocalDirectory(Protocol):
+    """
+    An optional capability: the store is a directory that this machine's kernel manages.
+
+    It carries the lifeline and the heartbeat in place. Asked for with `isinstance`, never assumed.
+    """
+
+    def path_of(self, key: str) -> Path:
+        """Where *key* lives, or would live. Makes nothing."""
+
+
+def check_key(key: str) -> None:
+    """Raise `ValueError` unless *key* is well formed."""
+    if not _KEY.fullmatch(key):
+        raise ValueError(f"not a store key: {key!r}. Keys are lower-case segments of letters, digits, '.', '_' and '-', joined by '/'")
+
+
+def check_prefix(prefix: str) -> None:
+    """Raise `ValueError` unless *prefix* is empty or a well-formed path that ends with '/'."""
+    if not _PREFIX.fullmatch(prefix):
+        raise ValueError(f"not a store prefix: {prefix!r}. A prefix is empty or ends with '/'")

@@ -1,0 +1,1 @@
+"""Where leases live: `open_store(url)`, and the protocol every store keeps."""

@@ -1,0 +1,1 @@
+"""What tests share: odd processes, independent readers, and the capabilities a machine may lack."""
