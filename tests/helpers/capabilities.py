@@ -7,12 +7,16 @@ the run ends by counting skips per capability (conftest.py), so a machine that c
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+
+from tests.helpers import independent, libc
 
 
 def _runs(*command: str) -> bool:
@@ -30,4 +34,50 @@ NEEDS_LINUX_PROC = _mark("linux-proc", lambda: sys.platform == "linux" and _runs
 NEEDS_PID_NAMESPACE = _mark("pid-namespace", lambda: _runs("unshare", "--pid", "--fork", "--mount-proc", "true"))
 NEEDS_TIME_NAMESPACE = _mark("time-namespace", lambda: _runs("unshare", "--time", "--boottime", "1", "--fork", "true"))
 NEEDS_MOUNT = _mark("mount", lambda: _runs("unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"))
-NEEDS_STRACE = _mark("strace", lambda: shutil.which("strace") is not None and _runs("strace", "-o", "/dev/null", "true"))
+NEEDS_STRACE = _mark(
+    "strace", lambda: shutil.which("strace") is not None and _runs("strace", "-o", "/dev/null", "true")
+)
+
+
+def _has_pidfds() -> bool:
+    try:
+        os.close(libc.pidfd_open(os.getpid()))
+    except OSError:
+        return False
+    return True
+
+
+def _has_pidfs_handles() -> bool:
+    with_own_inode = independent.pidfs_inode(os.getpid())
+    if with_own_inode is None:
+        return False
+    pidfd = libc.pidfd_open(os.getpid())
+    try:
+        again = libc.opened_again_by_handle(pidfd)
+    except OSError:
+        return False
+    finally:
+        os.close(pidfd)
+    inode = os.fstat(again).st_ino
+    os.close(again)
+    return inode == with_own_inode
+
+
+_IN_A_NEW_PID_NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc", "sh", "-c")
+_IN_A_NEW_MOUNT_NAMESPACE = ("unshare", "--mount", "sh", "-c")
+
+NEEDS_ROOT = _mark("root", lambda: os.geteuid() == 0)
+NEEDS_PIDFD = _mark("pidfd", _has_pidfds)
+NEEDS_PIDFS = _mark("pidfs", lambda: independent.pidfs_inode(os.getpid()) is not None)
+NEEDS_HANDLES = _mark("pidfs-handles", _has_pidfs_handles)
+NEEDS_NS_ID = _mark("namespace-id", lambda: independent.namespace_id() is not None)
+# Source: linux/proc_ns.h, PROC_PID_INIT_INO.
+NEEDS_INITIAL_PID_NAMESPACE = _mark("initial-pid-namespace", lambda: independent.namespace_inode() == "4026531836")
+NEEDS_SET_TID = _mark(
+    "choice-of-pids", lambda: _runs(*_IN_A_NEW_PID_NAMESPACE, "echo 1000 > /proc/sys/kernel/ns_last_pid")
+)
+NEEDS_HIDEPID = _mark("hidepid", lambda: _runs(*_IN_A_NEW_MOUNT_NAMESPACE, "mount -t proc -o hidepid=2 proc /proc"))
+NEEDS_SUBSET_PID = _mark(
+    "subset-pid", lambda: _runs(*_IN_A_NEW_MOUNT_NAMESPACE, "mount -t proc -o subset=pid proc /proc")
+)
+NEEDS_MACHINE_ID = _mark("machine-id", lambda: len(Path("/etc/machine-id").read_text("ascii").strip()) == 32)
