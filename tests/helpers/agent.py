@@ -125,6 +125,12 @@ def traced() -> dict[str, Any]:
         return {"pid": pid, "record": told.read()}
 
 
+def seize(thread: int) -> None:
+    from tests.helpers import libc
+
+    libc.seize(thread)
+
+
 def end(pid: int, reap: bool = True) -> None:
     os.kill(pid, signal.SIGKILL)
     os.waitid(os.P_PID, pid, os.WEXITED | (0 if reap else os.WNOWAIT))

@@ -81,3 +81,5 @@ NEEDS_SUBSET_PID = _mark(
     "subset-pid", lambda: _runs(*_IN_A_NEW_MOUNT_NAMESPACE, "mount -t proc -o subset=pid proc /proc")
 )
 NEEDS_MACHINE_ID = _mark("machine-id", lambda: len(Path("/etc/machine-id").read_text("ascii").strip()) == 32)
+# Source: proc(5), /proc/sys/kernel/yama/ptrace_scope; 2 and above forbid what a child asks for itself.
+NEEDS_PTRACE = _mark("ptrace", lambda: _runs("sh", "-c", "! grep -q [23] /proc/sys/kernel/yama/ptrace_scope"))

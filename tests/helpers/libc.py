@@ -40,6 +40,7 @@ CLONE_NEWTIME = 0x80
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PTRACE_TRACEME = 0
+PTRACE_SEIZE = 0x4206
 
 
 def checked(result: int) -> int:
@@ -91,6 +92,11 @@ def unshare(flags: int) -> None:
 
 def allow_tracing_by_the_parent() -> None:
     checked(C.ptrace(PTRACE_TRACEME, ffi.cast("long", 0), ffi.cast("long", 0), ffi.cast("long", 0)))
+
+
+def seize(thread: int) -> None:
+    """Trace *thread* without stopping it. Source: ptrace(2), PTRACE_SEIZE."""
+    checked(C.ptrace(PTRACE_SEIZE, ffi.cast("long", thread), ffi.cast("long", 0), ffi.cast("long", 0)))
 
 
 def end_this_thread() -> None:

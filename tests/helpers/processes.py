@@ -265,6 +265,21 @@ def traced() -> Iterator[Subject]:
 
 
 @contextlib.contextmanager
+def zombie_thread_held_by_a_tracer() -> Iterator[Subject]:
+    """All threads are dead, and one of them cannot be forgotten while its tracer does not wait for it."""
+    with Agent() as agent, Agent() as tracer:
+        record = agent.record
+        (thread,) = agent.ask("start_threads", count=1)
+        tracer.ask("seize", thread=thread)
+        agent.kill()
+        until_state(agent.pid, "Z")
+        task = f"/proc/{agent.pid}/task/{thread}/stat"
+        until(lambda: independent.stat_fields(task)[0] == "Z", "the thread does not die")
+        assert independent.thread_count(agent.pid) == 2
+        yield Subject(agent.pid, record)
+
+
+@contextlib.contextmanager
 def executed(from_a_thread: bool = False) -> Iterator[Subject]:
     """A process that has become another program since it wrote its record."""
     with Agent() as agent:
