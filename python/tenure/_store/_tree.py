@@ -1,0 +1,205 @@
+"""
+The directory under a file store: every step down is taken by descriptor, and none follows a symbolic link.
+
+The root alone may be one, because the operator chose it. Below it, each component is opened relative to the descriptor
+of its parent: a path that is checked first and opened later can have been swapped in between.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tenure._store._failures import kind_of, odd_file, too_large, unclear
+from tenure._store._kernel import is_locked, patience, sync_directory, sync_for_reading
+from tenure._store._records import MAX_SIZE_BYTES
+
+# All 0 where the platform has no such flag; `FileStore` refuses to open there, since it has no directory descriptors.
+_CLOEXEC = getattr(os, "O_CLOEXEC", 0)
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _CLOEXEC
+# Non-blocking, so that a pipe planted at a name of ours cannot hang us.
+SAFELY = _NOFOLLOW | _CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+
+# What opening says of a name that is a link, a socket, or a file where a directory is needed. Source: open(2); FreeBSD
+# and its relatives say EMLINK or EFTYPE for a link.
+_ODD = {errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EMLINK, errno.EOPNOTSUPP, getattr(errno, "EFTYPE", errno.ELOOP)}
+
+# How long a loser waits for a winner that writes in place. One that takes longer has died or stands still.
+_WRITER_PATIENCE_S = 1.0
+
+
+class Tree:
+    """A root directory, opened anew for each operation: a kept descriptor is closed by whoever daemonizes the process."""
+
+    def __init__(self, root: str, mode: int) -> None:
+        self.root = root
+        self._mode = mode
+
+    def path_of(self, name: str) -> str:
+        return os.path.join(self.root, *name.split("/")) if name else self.root
+
+    @contextmanager
+    def directory(self, segments: Sequence[str], *, make: bool = False) -> Iterator[int | None]:
+        """
+        A descriptor of the directory at *segments* below the root, or None when it is not there.
+
+        With *make* what is missing is made, and the parent of each new directory synced.
+        """
+        fd = self._open_root(make)
+        try:
+            for depth, segment in enumerate(segments):
+                if fd is None:
+                    break
+                parent, fd = fd, None
+                try:
+                    fd = self._step(parent, segment, "/".join(segments[: depth + 1]), make)
+                finally:
+                    os.close(parent)
+            yield fd
+        finally:
+            if fd is not None:
+                os.close(fd)
+
+    def _open_root(self, make: bool) -> int | None:
+        try:
+            return os.open(self.root, _DIRECTORY)
+        except FileNotFoundError:
+            if not make:
+                return None
+        # Only the root itself, never its parents: a parent that is missing is most often a mount that is missing, and
+        # with a store made beneath the empty mount point each host would have its own "only" writer.
+        with suppress(FileExistsError):
+            Path(self.root).mkdir(self._mode)
+        fd = os.open(self.root, _DIRECTORY)
+        try:
+            _exact_mode(fd, self._mode)
+            parent = os.open(Path(self.root).resolve().parent, _DIRECTORY)
+            try:
+                sync_directory(parent)
+            finally:
+                os.close(parent)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    def _step(self, parent: int, segment: str, name: str, make: bool) -> int | None:
+        try:
+            return self._open_directory(parent, segment, name)
+        except FileNotFoundError:
+            if not make:
+                return None
+        with suppress(FileExistsError):
+            os.mkdir(segment, self._mode, dir_fd=parent)
+        fd = self._open_directory(parent, segment, name)
+        try:
+            _exact_mode(fd, self._mode)
+            # Also when somebody else made it just now: they may not have got as far as this.
+            sync_directory(parent)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    def _open_directory(self, parent: int, segment: str, name: str) -> int:
+        try:
+            return os.open(segment, _DIRECTORY | _NOFOLLOW, dir_fd=parent)
+        except OSError as exc:
+            self.raise_if_odd(exc, parent, segment, name)
+            raise
+
+    def raise_if_odd(self, cause: OSError, directory: int, segment: str, name: str) -> None:
+        """Raise the clear error if *cause* came from something at *name* that is not ours; else return."""
+        if cause.errno in _ODD:
+            mode = kind_of(directory, segment)
+            if mode is not None:
+                raise odd_file(mode, self.path_of(name)) from cause
+
+    def read(self, directory: int, segment: str, name: str, *, durable: bool, settle: bool = False) -> bytes | None:
+        """
+        The whole record at *segment* of *directory*, or None. *name* is its key, for messages.
+
+        With *durable*, the file and its name are synced before this returns. With *settle*, a writer that is still
+        filling the file in place gets a moment to finish.
+        """
+        try:
+            fd = os.open(segment, os.O_RDONLY | SAFELY, dir_fd=directory)
+        except FileNotFoundError:
+            return None
+        except OSError as exc:
+            self.raise_if_odd(exc, directory, segment, name)
+            raise
+        try:
+            if settle:
+                _await_writer(fd)
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                raise odd_file(status.st_mode, self.path_of(name))
+            data = _read_bounded(fd)
+            if len(data) > MAX_SIZE_BYTES:
+                raise too_large(max(status.st_size, len(data)), MAX_SIZE_BYTES, self.path_of(name))
+            if durable:
+                sync_for_reading(fd)
+                sync_for_reading(directory)
+            return data
+        finally:
+            os.close(fd)
+
+
+def _await_writer(fd: int) -> None:
+    # An empty file is one whose writer has not got to its lock yet, or never will: nothing we write is empty.
+    with suppress(OSError):
+        for _ in patience(_WRITER_PATIENCE_S):
+            if os.fstat(fd).st_size and not is_locked(fd):
+                return
+
+
+def _read_bounded(fd: int) -> bytes:
+    # One byte more than may be, to see that there is more; st_size is not believed, the file may be growing.
+    pieces, left = [], MAX_SIZE_BYTES + 1
+    while left and (piece := os.read(fd, min(left, 1 << 16))):
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)
+
+
+def _exact_mode(fd: int, mode: int) -> None:
+    """
+    Give *fd* exactly *mode*, whatever the umask took away; a set-group-id bit inherited from the parent stays.
+
+    The default modes pass any sane umask and cost nothing here; a store shared by a group needs what it asked for.
+    """
+    current = stat.S_IMODE(os.fstat(fd).st_mode)
+    if current & 0o7777 & ~stat.S_ISGID != mode & ~stat.S_ISGID and hasattr(os, "fchmod"):
+        # Refused by file systems that keep no modes, and for a directory that another user made just now.
+        with suppress(OSError):
+            os.fchmod(fd, mode | (current & stat.S_ISGID))
+
+
+def create_exclusively(directory: int, segment: str, mode: int) -> int:
+    """A new file, open for reading and writing. Raises FileExistsError for anything at that name, a dangling link too."""
+    fd = os.open(segment, os.O_RDWR | os.O_CREAT | os.O_EXCL | SAFELY, mode, dir_fd=directory)
+    try:
+        _exact_mode(fd, mode)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def write_all(fd: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
+def remove(directory: int, segment: str) -> None:
+    """Unlink and sync. Already gone is what was wanted."""
+    with suppress(FileNotFoundError), unclear():
+        os.unlink(segment, dir_fd=directory)
+        sync_directory(directory)
