@@ -41,17 +41,19 @@ apt_offers() {
     apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: *\([0-9][0-9]*\.[0-9][0-9]*\).*/\1/p'
 }
 
-install_with_apt() {
-    apt-get update -qq
-    # Debian's `-web` packages are the same compiler, kept new because the browsers need it.
+# Debian's `-web` packages are the same compiler, kept new because the browsers need it.
+apt_packages() {
     for suffix in '' -web; do
         offered=$(apt_offers "cargo$suffix")
         if [ -n "$offered" ] && at_least "$offered" "$need"; then
-            DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
-                "cargo$suffix" "rustc$suffix" gcc libc6-dev >/dev/null
+            echo "cargo$suffix rustc$suffix gcc libc6-dev"
             return
         fi
     done
+}
+
+apt_install() {
+    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >/dev/null
 }
 
 install_cargo() {
@@ -60,7 +62,9 @@ install_cargo() {
     elif [ "$(id -u)" != 0 ]; then
         return 0
     elif command -v apt-get >/dev/null 2>&1; then
-        install_with_apt
+        apt-get update -qq
+        # shellcheck disable=SC2046  # several names
+        apt_install $(apt_packages)
     elif command -v dnf >/dev/null 2>&1; then
         dnf install -q -y cargo rust gcc
     elif command -v apk >/dev/null 2>&1; then
@@ -78,12 +82,12 @@ install_component() {
         clippy) package=rust-web-clippy ;;
         rustfmt) package=rustfmt ;;
         esac
-        DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$package" >/dev/null
+        apt_install "$package"
     fi
 }
 
 if ! cargo_is_fine; then
-    echo "no Rust $need or newer found, asking the system's package manager"
+    echo "no Rust $need or newer found; the system's package manager may have one"
     # Its failure is told by what is still missing.
     install_cargo || true
     hash -r
@@ -91,12 +95,13 @@ fi
 
 if ! cargo_is_fine; then
     if command -v rustup >/dev/null 2>&1; then
-        echo "tenure needs Rust $need or newer. hint: rustup toolchain install stable" >&2
-    elif command -v apt-get >/dev/null 2>&1; then
-        echo "tenure needs Rust $need or newer. hint: as root, apt-get install rustup && rustup toolchain install stable" >&2
+        hint="rustup toolchain install stable"
+    elif command -v apt-get >/dev/null 2>&1 && [ -n "$(apt_packages)" ]; then
+        hint="as root: apt-get install $(apt_packages)"
     else
-        echo "tenure needs Rust $need or newer. hint: https://www.rust-lang.org/tools/install" >&2
+        hint="https://www.rust-lang.org/tools/install"
     fi
+    printf 'tenure needs Rust %s or newer.\nhint: %s\n' "$need" "$hint" >&2
     exit 1
 fi
 
