@@ -114,7 +114,7 @@ $(STAMPS)/rust-lint: $(STAMPS)/cargo
 	@touch $@
 
 $(STAMPS)/core: $(RUST) pyproject.toml $(STAMPS)/tools $(STAMPS)/cargo $(REBUILD)
-	$(BIN)/maturin develop --quiet --release --extras cli
+	PIP_QUIET=1 $(BIN)/maturin develop --quiet --release --extras cli
 	@touch $@
 
 .PHONY: rebuild
