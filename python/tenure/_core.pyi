@@ -182,7 +182,7 @@ def judge(
     *,
     host_id: str | None = None,
     host_id_is_unique: bool | None = None,
-    without: Sequence[Capability] = (),
+    without: Sequence[Capability] | None = None,
 ) -> Judgement:
     """
     Whether the very process that *record* describes still lives. Never raises for a bad record, never signals.
@@ -207,7 +207,7 @@ def judge_many(
     *,
     host_id: str | None = None,
     host_id_is_unique: bool | None = None,
-    without: Sequence[Capability] = (),
+    without: Sequence[Capability] | None = None,
 ) -> list[Judgement]:
     """
     `judge` for many, in their order: one probe per distinct process, in chunks of 256 that share one `poll`.
@@ -229,7 +229,7 @@ class Watch:
         *,
         host_id: str | None = None,
         host_id_is_unique: bool | None = None,
-        without: Sequence[Capability] = (),
+        without: Sequence[Capability] | None = None,
     ) -> Watch:
         """
         Judge *record* and keep hold of the process. One that is gone already makes a watch that says so.
@@ -270,7 +270,7 @@ class WatchSet:
     Beyond *limit* members, or where there are no pidfds, members are judged one by one at each `ended()`.
     """
 
-    def __new__(cls, records: Iterable[ProcessIdentity] = (), *, limit: int | None = None) -> WatchSet:
+    def __new__(cls, records: Iterable[ProcessIdentity] | None = None, *, limit: int | None = None) -> WatchSet:
         """
         Args:
             limit: pidfds to hold at most; by default a quarter of the soft limit on open files (RLIMIT_NOFILE).

@@ -1,0 +1,48 @@
+"""
+The only reader of time.
+
+Two clocks, because a lease needs one that is too slow and one that is too fast. Whoever *waits* for a holder to fall
+silent uses the slow one (awake time: a machine that slept has not watched anybody); whoever *holds* uses the fast one
+(it counts suspend), so that a holder stops believing before a waiter starts. Wall time is for people. Python's own
+`time.monotonic` differs between systems on what it does in suspend, hence the core's clocks.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timezone
+from typing import Protocol
+
+from tenure._core import awake_ns, boottime_ns
+
+
+class Clock(Protocol):
+    """Time as the lease sees it, in seconds; a test brings its own."""
+
+    def awake(self) -> float:
+        """Seconds on a clock that stands still while the machine sleeps."""
+
+    def elapsed(self) -> float:
+        """Seconds on a clock that counts while the machine sleeps."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, interruptibly."""
+
+    def wall(self) -> str:
+        """The time of day in UTC, ISO 8601, for people only."""
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def awake(self) -> float:
+        return awake_ns() / 1e9
+
+    def elapsed(self) -> float:
+        return boottime_ns() / 1e9
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def wall(self) -> str:
+        return datetime.now(timezone.utc).isoformat(timespec="seconds")

@@ -1,0 +1,24 @@
+//! `tenure._core`: converts between Python and the pure crates, and decides nothing. Its manual is `_core.pyi`.
+
+mod convert;
+mod files;
+mod identity;
+mod judge;
+mod watch;
+
+/// The module, as a table of contents.
+#[pyo3::pymodule(gil_used = false)]
+mod _core {
+    #[pymodule_export]
+    use super::files::{filesystem_type, lifeline_held, lifeline_lock, rename_noreplace};
+    #[pymodule_export]
+    use super::identity::ProcessIdentity;
+    #[pymodule_export]
+    use super::judge::{Judgement, awake_ns, boottime_ns, capabilities, judge, judge_many};
+    #[pymodule_export]
+    use super::watch::{Watch, WatchSet};
+
+    #[pymodule_export]
+    #[allow(non_upper_case_globals, reason = "Python's own name for it")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+}

@@ -1,0 +1,68 @@
+//! Whose file system it is, and the rename that replaces nothing.
+
+use std::io;
+
+/// File systems that one kernel alone manages, so that its locks and inode numbers are the truth.
+///
+/// Left out on purpose: whatever another machine can reach too (NFS, SMB, 9p, virtiofs, Lustre, Ceph, GFS2, OCFS2), and
+/// FUSE, where anything may be behind it. Overlay is in because device and inode are compared besides: a file of the
+/// upper directory has another device number there. Source of the numbers: statfs(2), linux/magic.h.
+#[cfg(target_os = "linux")]
+const LOCAL: &[(i64, &str)] = &[
+    (0xEF53, "ext4"), // ext2 and ext3 have the same number
+    (0x5846_5342, "xfs"),
+    (0x9123_683E, "btrfs"),
+    (0x0102_1994, "tmpfs"),
+    (0x794C_7630, "overlay"),
+    (0xF2F5_2010, "f2fs"),
+    (0x2FC1_2FC1, "zfs"),
+    (0xCA45_1A4E, "bcachefs"),
+    (0x8584_58F6, "ramfs"),
+];
+
+/// The name of a file system whose locks this kernel alone manages; `None` for every other and for the unknown.
+///
+/// # Errors
+/// Those of fstatfs(2).
+#[cfg(target_os = "linux")]
+pub fn filesystem_type(fd: i32) -> io::Result<Option<&'static str>> {
+    let found = rustix::fs::fstatfs(borrow(fd)?)?.f_type;
+    Ok(LOCAL.iter().find(|&&(number, _)| number == found).map(|&(_, name)| name))
+}
+
+/// Not known on this system, so no lock is believed.
+///
+/// # Errors
+/// Never.
+#[cfg(not(target_os = "linux"))]
+pub fn filesystem_type(_fd: i32) -> io::Result<Option<&'static str>> {
+    Ok(None)
+}
+
+/// Renames within a directory, failing if the target exists. Source: rename(2), RENAME_NOREPLACE.
+///
+/// # Errors
+/// `EEXIST`; `EINVAL` where the file system cannot do it, `ENOSYS` where the kernel cannot.
+#[cfg(any(target_os = "linux", target_vendor = "apple"))]
+pub fn rename_noreplace(directory: i32, source: &str, target: &str) -> io::Result<()> {
+    let directory = borrow(directory)?;
+    Ok(rustix::fs::renameat_with(directory, source, directory, target, rustix::fs::RenameFlags::NOREPLACE)?)
+}
+
+/// There is no such call here.
+///
+/// # Errors
+/// Always `Unsupported`.
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+pub fn rename_noreplace(_directory: i32, _source: &str, _target: &str) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(unix)]
+fn borrow<'fd>(fd: i32) -> io::Result<std::os::fd::BorrowedFd<'fd>> {
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    // SAFETY: not -1, and used for one system call, to which a descriptor that is not open is an EBADF.
+    Ok(unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) })
+}

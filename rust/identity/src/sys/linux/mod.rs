@@ -1,0 +1,41 @@
+//! Linux: pidfds where there are any, /proc where there are none.
+//!
+//! Nothing here asks for a kernel version. What works is found out by trying, once per process (`environment`).
+
+mod call;
+mod environment;
+mod pin;
+mod probe;
+mod procfs;
+
+pub(crate) use environment::{Environment, environment, is_current};
+pub(crate) use pin::{Pin, PinSet};
+pub(crate) use probe::{by_handle, by_pid, by_pid_many, identify};
+
+use rustix::time::{ClockId, clock_gettime};
+
+pub(crate) const KNOWN: bool = true;
+pub(crate) const HAS_PID_NAMESPACES: bool = true;
+
+/// Every positive number can be a pid: the limit is a setting, and per namespace since Linux 6.14.
+pub(crate) fn plausible_pid(_pid: u32) -> bool {
+    true
+}
+
+/// Nanoseconds on a clock that stands still while the machine sleeps. Source: clock_getres(2).
+#[must_use]
+pub fn awake_ns() -> u64 {
+    nanoseconds(ClockId::Monotonic)
+}
+
+/// Nanoseconds on a clock that counts while the machine sleeps. Source: clock_getres(2).
+#[must_use]
+pub fn boottime_ns() -> u64 {
+    nanoseconds(ClockId::Boottime)
+}
+
+fn nanoseconds(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
+    // Both clocks start at boot, and a time namespace may not set them below zero: time_namespaces(7).
+    u64::try_from(now.tv_sec).unwrap_or_default() * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or_default()
+}
