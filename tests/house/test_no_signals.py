@@ -1,0 +1,54 @@
+"""tenure never sends a signal: not in Rust, and not in Python (ruff's TID251 says so too, file by file)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# System calls and their wrappers in libc, rustix, nix and the standard libraries. Source: signal(7).
+SENDERS = re.compile(
+    r"\b(?:kill|killpg|tkill|tgkill|kill_process|kill_process_group|kill_current_process_group|test_kill_process\w*|"
+    r"pthread_kill|raise_signal|sigqueue|rt_sigqueueinfo|rt_tgsigqueueinfo|pidfd_send_signal|send_signal|TerminateProcess|"
+    r"SYS_(?:kill|tkill|tgkill|pidfd_send_signal|rt_\w*sigqueueinfo))\s*(?:\(|;|\}|,|::)"
+)
+SOURCES = sorted(
+    path for folder, pattern in (("rust", "*.rs"), ("python", "*.py")) for path in (ROOT / folder).rglob(pattern)
+)
+
+
+def senders(text: str, comment: str) -> list[str]:
+    """Lines that could send a signal; comments may speak of it."""
+    code = [line.split(comment, 1)[0] for line in text.splitlines()]
+    return [line.strip() for line in code if SENDERS.search(line)]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_source_can_send_a_signal(source: Path) -> None:
+    assert senders(source.read_text("utf-8"), "//" if source.suffix == ".rs" else "#") == []
+
+
+def test_there_are_sources() -> None:
+    assert {path.suffix for path in SOURCES} == {".rs", ".py"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "unsafe { libc::kill(pid, 0) };",
+        "libc::syscall(libc::SYS_kill, pid, 0)",
+        "use rustix::process::{kill_process, Signal};",
+        "rustix::process::test_kill_process(pid)",
+        "os.kill(pid, 0)",
+        "signal.pidfd_send_signal(fd, 0)",
+    ],
+)
+def test_a_sender_would_be_found(line: str) -> None:
+    assert senders(line, "//") == [line]
+
+
+@pytest.mark.parametrize("line", ["// kill(pid, 0) would say EPERM", "let killed = true;", "fn is_killed() {}"])
+def test_other_words_are_left_alone(line: str) -> None:
+    assert senders(line, "//") == []
