@@ -189,6 +189,12 @@ def wait_in_vfork(fifo: str) -> None:
     os.posix_spawn("/bin/true", ["true"], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, fifo, os.O_RDONLY, 0)])
 
 
+def enter_time_namespace_of(pid: int) -> None:
+    fd = os.open(f"/proc/{pid}/ns/time", os.O_RDONLY)
+    libc.setns(fd, libc.CLONE_NEWTIME)
+    os.close(fd)
+
+
 def leave_time_namespace() -> None:
     """After this, /proc/self/timens_offsets tells of the children and not of this process. Source: time_namespaces(7)."""
     libc.unshare(libc.CLONE_NEWTIME)

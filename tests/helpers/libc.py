@@ -23,6 +23,7 @@ ffi.cdef(
     int ioctl(int fd, unsigned long request, ...);
     int prctl(int option, ...);
     int unshare(int flags);
+    int setns(int fd, int kind);
     long ptrace(int request, ...);
     """
 )
@@ -85,6 +86,10 @@ def opened_again_by_handle(pidfd: int) -> int:
 
 def prctl(option: int, argument: int) -> None:
     checked(C.prctl(option, ffi.cast("long", argument), *(ffi.cast("long", 0),) * 3))
+
+
+def setns(fd: int, kind: int) -> None:
+    checked(C.setns(fd, kind))
 
 
 def unshare(flags: int) -> None:

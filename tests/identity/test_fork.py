@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tenure import _core
-from tests.helpers.capabilities import NEEDS_LINUX_PROC, NEEDS_PID_NAMESPACE
+from tests.helpers.capabilities import NEEDS_LINUX_PROC, NEEDS_PID_NAMESPACE, NEEDS_PIDFS
 from tests.helpers.independent import Seen
 from tests.helpers.namespaces import OWN_PROC
 from tests.helpers.processes import Agent
@@ -106,15 +106,21 @@ def test_nonces_do_not_repeat() -> None:
     assert len(nonces) == 20
 
 
-@pytest.mark.parametrize("name", ["start", "uniq"])
-def test_a_restored_checkpoint_is_not_current(name: str) -> None:
-    """CRIU restores the memory, and with it the cached identity, into a process with another start time and inode."""
-    mine = _core.ProcessIdentity.current().to_json()
-    if name not in fields(mine):
-        pytest.skip("needs pidfs")
+def test_a_restored_checkpoint_is_not_current() -> None:
+    """CRIU restores the memory, and with it the cached identity, into a process with another start time."""
+    mine = changed(_core.ProcessIdentity.current().to_json(), uniq=None)
 
     assert _core.ProcessIdentity.from_json(mine).is_current()
-    assert not _core.ProcessIdentity.from_json(later(mine, name)).is_current()
+    assert not _core.ProcessIdentity.from_json(later(mine, "start")).is_current()
+
+
+@NEEDS_PIDFS
+def test_a_checkpoint_restored_within_the_same_tick_is_not_current() -> None:
+    """... and with another inode."""
+    mine = _core.ProcessIdentity.current().to_json()
+
+    assert _core.ProcessIdentity.from_json(mine).is_current()
+    assert not _core.ProcessIdentity.from_json(later(mine, "uniq")).is_current()
 
 
 @pytest.mark.parametrize("changes", [{"boot": OTHER_BOOT}, {"ns": "4026599999"}, {"pid": 1}])

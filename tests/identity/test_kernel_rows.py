@@ -157,12 +157,20 @@ def test_offsets_of_the_children_are_not_taken_for_ones_own() -> None:
 
 
 @NEEDS_TIME_NAMESPACE
-def test_a_time_namespace_entered_after_the_first_judgement_is_noticed() -> None:
-    """Row 22: the offset is read anew where it matters."""
-    with processes.sleeping() as subject, Agent() as agent:
-        assert agent.judge(subject.record, without=LEVELS["proc"]) == ("alive", "same_start_time")
-        agent.ask("leave_time_namespace")
-        assert agent.judge(subject.record, without=LEVELS["proc"]) == ("unknown", "time_namespace")
+@pytest.mark.parametrize("level", ["pidfd", "proc"])
+def test_a_time_namespace_entered_after_the_first_judgement_is_noticed(level: str) -> None:
+    """Rows 22 and 26: setns moves a running process, and every start time it reads from then on. Source: setns(2)."""
+    with (
+        processes.sleeping() as subject,
+        Agent(namespaces.with_boottime_offset(5_000)) as elsewhere,
+        Agent() as agent,
+    ):
+        assert agent.judge(subject.record, without=LEVELS[level]) == ("alive", "same_start_time")
+        agent.ask("enter_time_namespace_of", pid=elsewhere.pid)
+        assert agent.judge(subject.record, without=LEVELS[level]) in (
+            ("alive", "same_start_time"),
+            ("unknown", "time_namespace"),
+        )
 
 
 @NEEDS_ROOT

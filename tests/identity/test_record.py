@@ -48,6 +48,13 @@ def test_the_order_of_fields_means_nothing() -> None:
     assert read(json.dumps(backwards)) == read(GOLDEN)
 
 
+def test_a_field_that_comes_twice_counts_as_in_other_readers() -> None:
+    """The last one, as in Python and JavaScript: two readers of one record must see one process."""
+    twice = GOLDEN[:-1] + ',"pid":7}'
+
+    assert read(twice).pid == fields(twice)["pid"] == 7
+
+
 def test_the_smallest_record_needs_version_os_and_pid() -> None:
     identity = read('{"v":1,"os":"linux","pid":1}')
 
