@@ -20,7 +20,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-RUST := Cargo.toml $(wildcard Cargo.lock) $(shell find rust -name '*.rs' -o -name Cargo.toml 2>/dev/null)
+RUST := Cargo.toml $(wildcard Cargo.lock) $(shell find rust -path '*/src/*.rs' -o -name Cargo.toml 2>/dev/null)
 # A stamp says that the core was built; a `git clean` may have taken it away since.
 REBUILD := $(if $(wildcard python/tenure/_core*.so python/tenure/_core*.pyd),,rebuild)
 # mypy refuses a directory that is not there.
