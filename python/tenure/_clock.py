@@ -13,7 +13,7 @@ import time
 from datetime import datetime, timezone
 from typing import Protocol
 
-from tenure._core import awake_ns, boottime_ns
+from tenure._core import Watch, awake_ns, boottime_ns
 
 
 class Clock(Protocol):
@@ -25,8 +25,8 @@ class Clock(Protocol):
     def elapsed(self) -> float:
         """Seconds on a clock that counts while the machine sleeps."""
 
-    def sleep(self, seconds: float) -> None:
-        """Wait, interruptibly."""
+    def sleep(self, seconds: float, *, unless: Watch | None = None) -> None:
+        """Wait, interruptibly; no longer than until the process that *unless* watches has ended."""
 
     def wall(self) -> str:
         """The time of day in UTC, ISO 8601, for people only."""
@@ -41,8 +41,11 @@ class SystemClock:
     def elapsed(self) -> float:
         return boottime_ns() / 1e9
 
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
+    def sleep(self, seconds: float, *, unless: Watch | None = None) -> None:
+        if unless is None:
+            time.sleep(seconds)
+        else:
+            unless.wait(seconds)
 
     def wall(self) -> str:
         return datetime.now(timezone.utc).isoformat(timespec="seconds")

@@ -9,16 +9,16 @@ Where it can tell something today: Linux. Elsewhere every judgement is UNKNOWN, 
 
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Literal, final
+from typing import Literal, TypeAlias, final
 
 from tenure._verdict import Verdict
 
 __version__: str
 
-Record = ProcessIdentity | str | bytes | None
+Record: TypeAlias = ProcessIdentity | str | bytes | None
 """What can be judged: an identity, its JSON, or None for "the record names nobody"."""
 
-Reason = Literal[
+Reason: TypeAlias = Literal[
     # decided by the record alone
     "malformed",
     "version",
@@ -56,7 +56,7 @@ Reason = Literal[
 ]
 """Why a verdict was given; a stable slug. docs/concepts/verdicts.md explains each."""
 
-Evidence = Literal["record", "handle", "pidfs", "pidfd", "proc", "getpgid", "none", "lifeline", "beat"]
+Evidence: TypeAlias = Literal["record", "handle", "pidfs", "pidfd", "proc", "getpgid", "none", "lifeline", "beat"]
 """
 What a verdict rests on.
 
@@ -66,7 +66,7 @@ never-reused inode. `pidfd`: a pidfd, with the start time from /proc where two p
 `beat` belong to the lease: the kernel-held lock, and a heartbeat marked released.
 """
 
-Capability = Literal["handle", "pidfs", "pidfd", "proc"]
+Capability: TypeAlias = Literal["handle", "pidfs", "pidfd", "proc"]
 """
 A kind of evidence a kernel may lack: pidfs file handles (Linux 6.14), pidfds with an inode of their own (6.9), pidfds
 (5.3, or seccomp), a /proc that shows our own pid namespace. Each is found out by trying, never from a version number.

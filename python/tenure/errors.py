@@ -62,7 +62,9 @@ class Error(Exception):
         super().__init__(message)
         self.hint = hint
         self.applied = applied
-        self.__dict__.update(fields)
+        for name, value in fields.items():
+            # Not into `__dict__`: an OSError keeps `errno` and `filename` in slots of its own.
+            setattr(self, name, value)
 
     def __str__(self) -> str:
         # OSError would otherwise print its errno in front of our sentence.
@@ -70,14 +72,14 @@ class Error(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The default hands `args` alone to the class and would lose every field.
-        return _rebuild, (type(self), self.args[0] if self.args else "", dict(self.__dict__))
+        fields = dict(self.__dict__)
+        if isinstance(self, OSError):
+            fields.update(errno=self.errno, filename=self.filename)
+        return _rebuild, (type(self), str(self), fields)
 
 
 def _rebuild(cls: type[Error], message: str, fields: dict[str, Any]) -> Error:
-    error = cls.__new__(cls)
-    Exception.__init__(error, message)
-    error.__dict__.update(fields)
-    return error
+    return cls(message, **fields)
 
 
 class WriterBusyError(Error, TimeoutError):

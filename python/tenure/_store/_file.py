@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from tenure._store._failures import again_if_stale, kind_of, odd_file, told, unclear
-from tenure._store._kernel import patience, sync_directory, try_lock, unlock
+from tenure._store._kernel import close, patience, sync_directory, try_lock, unlock
 from tenure._store._protocol import Created, Stored, check_key, check_prefix
 from tenure._store._publish import WAYS, Way, is_temporary, publish, sweep, temporary_file
 from tenure._store._records import check_data, version_of
-from tenure._store._tree import SAFELY, Tree, remove
+from tenure._store._tree import SAFELY, Tree, exact_mode, remove
 from tenure.errors import StoreCannotLockError, StoreUnavailableError
 
 Result = TypeVar("Result")
 
 # One for the whole store: replacing is rare, short, and below the root there is no other name that no key can have.
 _LOCK = ".lock"
-_LOCK_PATIENCE_S = 5.0
+_LOCK_PATIENCE_S = 10.0
 # How often a create starts over when the record it lost to is gone before it could be read.
 _ATTEMPTS = 10
 # What one create cleans up at most, so that it stays about as fast as without.
@@ -83,6 +84,32 @@ class FileStore:
     def path_of(self, key: str) -> Path:
         check_key(key)
         return Path(self._tree.path_of(key))
+
+    def open(self, key: str, flags: int) -> int:
+        check_key(key)
+        *parents, segment = key.split("/")
+        with told(self._tree.path_of(key), "open a file"):
+            with self._tree.directory(parents, make=bool(flags & os.O_CREAT)) as directory:
+                if directory is None:
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+                try:
+                    fd = os.open(segment, flags | SAFELY, self._file_mode, dir_fd=directory)
+                except OSError as exc:
+                    self._tree.raise_if_odd(exc, directory, segment, key)
+                    raise
+        mode = os.fstat(fd).st_mode
+        if not stat.S_ISREG(mode):
+            close(fd)
+            raise odd_file(mode, self._tree.path_of(key))
+        return fd
+
+    def unlink(self, key: str) -> None:
+        check_key(key)
+        *parents, segment = key.split("/")
+        with told(self._tree.path_of(key), "remove a file"), suppress(FileNotFoundError):
+            with self._tree.directory(parents) as directory:
+                if directory is not None:
+                    os.unlink(segment, dir_fd=directory)
 
     def create(self, key: str, data: bytes) -> Created:
         check_key(key)
@@ -192,8 +219,9 @@ class FileStore:
                 self._sweep_below(prefix + name, removed, kept)
 
     def _sweep_leftovers(self, directory: int, parent: str) -> None:
-        if self._leftovers:
-            sweep(directory, self._leftovers.pop(parent, [])[:_SWEPT_AT_ONCE])
+        leftovers = self._leftovers.pop(parent, None)
+        if leftovers:
+            sweep(directory, leftovers[:_SWEPT_AT_ONCE])
 
     def _walk(self, prefix: str, after: str) -> Iterator[str]:
         # No descriptor is held across a yield: the caller may never come back.
@@ -239,6 +267,7 @@ class FileStore:
                 try:
                     if not stat.S_ISREG(os.fstat(fd).st_mode):
                         raise odd_file(os.fstat(fd).st_mode, self._tree.path_of(_LOCK))
+                    exact_mode(fd, self._file_mode)
                     # Still the file of that name? Whoever removed it let the next one lock another file.
                     if try_lock(fd) and os.fstat(fd).st_nlink:
                         try:
@@ -247,7 +276,7 @@ class FileStore:
                             unlock(fd)
                         return
                 finally:
-                    os.close(fd)
+                    close(fd)
         raise StoreUnavailableError(
             f"another process is replacing records and does not come to an end. path=`{self._tree.path_of(_LOCK)}`",
             hint="try again; if it stays, a process that has this file open is stopped (`fuser` names it)",

@@ -92,6 +92,16 @@ else:
         os.fsync(fd)
 
 
+def close(fd: int) -> None:
+    """
+    Close, whatever the system says to it: the descriptor is gone in any case, and whether bytes arrived is what `sync` has said.
+
+    An error here would deny a record that has been created. Source: close(2), "Dealing with error returns from close()".
+    """
+    with suppress(OSError):
+        os.close(fd)
+
+
 def sync_directory(fd: int) -> None:
     """Make the names in the directory *fd* durable, where the file system has such an operation."""
     try:
@@ -115,12 +125,13 @@ def sync_for_reading(fd: int) -> None:
 
 
 def patience(total_s: float) -> Iterator[None]:
-    """Yield again and again, sleeping in between, at first a millisecond and later 50, for about *total_s* in all."""
-    # Counted in sleeps, so that no clock is read; a busy machine makes it longer, never endless.
-    delay, slept = 0.001, 0.0
+    """Yield again and again, sleeping in between, at first half a millisecond and later five, for about *total_s* in all."""
+    # Counted in sleeps, so that no clock is read; a busy machine makes it longer, never endless. And no longer sleeps:
+    # where many want one lock, whoever sleeps longest gets it last.
+    delay, slept = 0.0005, 0.0
     yield
     while slept < total_s:
         time.sleep(delay)  # noqa: TID251  milliseconds between two tries, below the room of clocks
         slept += delay
-        delay = min(delay * 1.5, 0.05)
+        delay = min(delay * 1.5, 0.005)
         yield

@@ -92,13 +92,26 @@ class LocalDirectory(Protocol):
     """
 
     def path_of(self, key: str) -> Path:
-        """Where *key* lives, or would live. Makes nothing."""
+        """Where *key* lives, or would live; for messages. Makes nothing."""
+
+    def open(self, key: str, flags: int) -> int:
+        """
+        The file of *key* as a descriptor, opened with *flags* (`os.O_…`) and without following a link below the root.
+
+        With `os.O_CREAT` the directories above it are made too. Nothing is synced: what lies here is worth nothing after
+        a power cut.
+        """
+
+    def unlink(self, key: str) -> None:
+        """Remove what `open` made, if it is there. Nothing is synced."""
 
 
 def check_key(key: str) -> None:
     """Raise `ValueError` unless *key* is well formed."""
     if not _KEY.fullmatch(key):
-        raise ValueError(f"not a store key: {key!r}. Keys are lower-case segments of letters, digits, '.', '_' and '-', joined by '/'")
+        raise ValueError(
+            f"not a store key: {key!r}. Keys are lower-case segments of letters, digits, '.', '_' and '-', joined by '/'"
+        )
 
 
 def check_prefix(prefix: str) -> None:

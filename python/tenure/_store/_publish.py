@@ -16,12 +16,12 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Literal, NamedTuple
 
 from tenure._store._failures import unclear
-from tenure._store._kernel import patience, sync, sync_directory, try_lock
+from tenure._store._kernel import close, patience, sync, sync_directory, try_lock
 from tenure._store._tree import SAFELY, create_exclusively, write_all
 
 Way = Literal["link", "rename", "exclusive"]
@@ -35,7 +35,8 @@ _TEMPORARY = re.compile(r"\.(?:temp|nolock)-[0-9a-f]{24}")
 # from a security module that forbids links alone (Android), EXDEV from stacked file systems. That the directory may be
 # written to is known by then: the temporary file is in it. Source: link(2), rename(2).
 _NO_LINKS = {errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EINVAL}
-_NO_RENAMES = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EXDEV}
+# None: an error of the core without a number. The next way lets nobody win twice, so trying it is safe whatever it was.
+_NO_RENAMES = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EXDEV, None}
 _NO_EXCLUSIVE = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
 
 
@@ -59,7 +60,7 @@ def publish(directory: int, segment: str, data: bytes, *, mode: int, ways: Seque
     for way in ways:
         try:
             return Published(_HOW[way](directory, segment, data, mode), way)
-        except _NotHereError as exc:  # noqa: PERF203  three rounds at most
+        except _NotHereError as exc:
             refusal = exc.__cause__
     raise OSError(errno.ENOSYS, "no way to create a file atomically") from refusal
 
@@ -83,7 +84,13 @@ def _by_rename(directory: int, segment: str, data: bytes, mode: int) -> bool:
 
 
 def _by_temporary(
-    directory: int, segment: str, data: bytes, mode: int, *, move: Callable[[str], None], impossible: set[int]
+    directory: int,
+    segment: str,
+    data: bytes,
+    mode: int,
+    *,
+    move: Callable[[str], None],
+    impossible: Collection[int | None],
 ) -> bool:
     with temporary_file(directory, mode, data) as (fd, temporary):
         try:
@@ -92,9 +99,9 @@ def _by_temporary(
             # Also after EEXIST: on NFS a reply can be lost, and the request that is sent again meets its own success.
             ours = _is_same(directory, segment, fd)
             if ours is False:
-                if exc.errno == errno.EEXIST:
+                if isinstance(exc, FileExistsError):
                     return False
-                if exc.errno == errno.ENOENT:
+                if isinstance(exc, FileNotFoundError):
                     # Our temporary file or the directory is gone: removed by somebody who should not have.
                     raise OSError(errno.ESTALE, "a temporary file was removed while in use") from exc
                 if exc.errno in impossible:
@@ -141,7 +148,7 @@ def _by_creating(directory: int, segment: str, data: bytes, mode: int) -> bool:
         with unclear():
             sync_directory(directory)
     finally:
-        os.close(fd)
+        close(fd)
     return True
 
 
@@ -177,11 +184,10 @@ def temporary_file(directory: int, mode: int, data: bytes) -> Iterator[tuple[int
         sync(fd)
         yield fd, name
     finally:
-        # Neither error matters: a name that stays is swept, and nothing is left to write once the sync has succeeded.
+        # A name that stays is swept.
         with suppress(OSError):
             os.unlink(name, dir_fd=directory)
-        with suppress(OSError):
-            os.close(fd)
+        close(fd)
 
 
 def _new_temporary(directory: int, mode: int) -> tuple[int, str]:
@@ -203,7 +209,7 @@ def _new_temporary(directory: int, mode: int) -> tuple[int, str]:
                 return fd, unlocked
         with suppress(OSError):
             os.unlink(name, dir_fd=directory)
-        os.close(fd)
+        close(fd)
     raise FileExistsError(errno.EEXIST, "every temporary name that was tried is taken")
 
 
@@ -241,7 +247,7 @@ def _sweep_one(directory: int, segment: str) -> bool:
     except OSError:
         pass
     finally:
-        os.close(fd)
+        close(fd)
     return False
 
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tenure._store._failures import kind_of, odd_file, too_large, unclear
-from tenure._store._kernel import is_locked, patience, sync_directory, sync_for_reading
+from tenure._store._kernel import close, is_locked, patience, sync_directory, sync_for_reading
 from tenure._store._records import MAX_SIZE_BYTES
 
 # All 0 where the platform has no such flag; `FileStore` refuses to open there, since it has no directory descriptors.
@@ -59,11 +59,11 @@ class Tree:
                 try:
                     fd = self._step(parent, segment, "/".join(segments[: depth + 1]), make)
                 finally:
-                    os.close(parent)
+                    close(parent)
             yield fd
         finally:
             if fd is not None:
-                os.close(fd)
+                close(fd)
 
     def _open_root(self, make: bool) -> int | None:
         try:
@@ -77,14 +77,14 @@ class Tree:
             Path(self.root).mkdir(self._mode)
         fd = os.open(self.root, _DIRECTORY)
         try:
-            _exact_mode(fd, self._mode)
+            exact_mode(fd, self._mode)
             parent = os.open(Path(self.root).resolve().parent, _DIRECTORY)
             try:
                 sync_directory(parent)
             finally:
-                os.close(parent)
+                close(parent)
         except BaseException:
-            os.close(fd)
+            close(fd)
             raise
         return fd
 
@@ -98,11 +98,11 @@ class Tree:
             os.mkdir(segment, self._mode, dir_fd=parent)
         fd = self._open_directory(parent, segment, name)
         try:
-            _exact_mode(fd, self._mode)
+            exact_mode(fd, self._mode)
             # Also when somebody else made it just now: they may not have got as far as this.
             sync_directory(parent)
         except BaseException:
-            os.close(fd)
+            close(fd)
             raise
         return fd
 
@@ -148,7 +148,7 @@ class Tree:
                 sync_for_reading(directory)
             return data
         finally:
-            os.close(fd)
+            close(fd)
 
 
 def _await_writer(fd: int) -> None:
@@ -168,7 +168,7 @@ def _read_bounded(fd: int) -> bytes:
     return b"".join(pieces)
 
 
-def _exact_mode(fd: int, mode: int) -> None:
+def exact_mode(fd: int, mode: int) -> None:
     """
     Give *fd* exactly *mode*, whatever the umask took away; a set-group-id bit inherited from the parent stays.
 
@@ -185,9 +185,9 @@ def create_exclusively(directory: int, segment: str, mode: int) -> int:
     """A new file, open for reading and writing. Raises FileExistsError for anything at that name, a dangling link too."""
     fd = os.open(segment, os.O_RDWR | os.O_CREAT | os.O_EXCL | SAFELY, mode, dir_fd=directory)
     try:
-        _exact_mode(fd, mode)
+        exact_mode(fd, mode)
     except BaseException:
-        os.close(fd)
+        close(fd)
         raise
     return fd
 

@@ -1,0 +1,260 @@
+"""The lease itself: look, judge, claim."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from collections.abc import Callable
+
+from tenure._clock import Clock, SystemClock
+from tenure._identity import Watch, host_name
+from tenure._judgement import Asker
+from tenure._lease import _keys
+from tenure._lease._beat import Heart, start_heart
+from tenure._lease._claim import Claim, check_terms
+from tenure._lease._hold import Hold
+from tenure._lease._sight import DEFAULT_SKEW, DEFAULT_TTL, LeaseStatus, Observer, highest_fence
+from tenure._lifeline import Lifeline
+from tenure.errors import IdentityError, StoreUnavailableError, WriterBusyError
+from tenure.stores import LocalDirectory, Store, open_store
+
+_log = logging.getLogger("tenure.lease")
+
+# How often a waiter looks. A death is heard of at once where the holder can be watched; a release is seen by looking.
+_LOOK_LOCALLY_S = 0.05
+_LOOK_ELSEWHERE_S = 1.0
+# How often one acquire may lose the race for a fence before it says busy; each loss means that somebody else won.
+_RACES = 16
+
+
+class WriterLease:
+    """
+    One writer at a time for one store, with a fence that only rises.
+
+    A holder that is proven gone is replaced at once; one that is proven alive never, whatever a clock says; one that
+    nobody can judge from here after ttl + skew of watched silence. A holder that was replaced finds out at its next
+    `check()`, and storage that compares fences refuses it.
+
+    Args:
+        store: a store, or a URL or path for `open_store`.
+        ttl: seconds for which one heartbeat is good; 0.05 to 86400. Renewed every third of it.
+        skew: seconds that a taker waits beyond the ttl, for clocks that run at different speeds; 0 to 86400.
+        label: what this writer is doing, shown to those who wait for it; one printable line of at most 200 characters.
+        on_lost: called once, from any thread, with the hold that was lost. An exception in it is logged.
+        host_id, host_id_is_unique: the operator's word about this host; see `judge`.
+        clock: where time comes from; for tests.
+
+    Raises:
+        ValueError: a value is out of range, or the URL is not understood.
+
+    Example:
+        >>> lease = WriterLease("memory:docs", label="nightly import")
+        >>> with lease.acquire(timeout=60) as hold:
+        ...     hold.check()
+        ...     hold.fence
+        1
+    """
+
+    def __init__(
+        self,
+        store: Store | str | os.PathLike[str],
+        *,
+        ttl: float = DEFAULT_TTL,
+        skew: float = DEFAULT_SKEW,
+        label: str | None = None,
+        on_lost: Callable[[Hold], None] | None = None,
+        host_id: str | None = None,
+        host_id_is_unique: bool | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        check_terms(ttl, skew, label)
+        self._store: Store = open_store(store) if isinstance(store, (str, os.PathLike)) else store
+        self._ttl = float(ttl)
+        self._skew = float(skew)
+        self._label = label
+        self._on_lost = on_lost
+        self._asker = Asker(host_id, host_id_is_unique)
+        self._clock: Clock = SystemClock() if clock is None else clock
+        self._observer = Observer(self._store, self._asker, self._clock)
+
+    @property
+    def store(self) -> Store:
+        """Where the lease lives."""
+        return self._store
+
+    def inspect(self) -> LeaseStatus:
+        """
+        Look at the lease. Writes nothing, waits for nobody, disturbs no process.
+
+        Raises:
+            RecordTooNewError: a newer tenure holds the lease.
+            StoreError: the store cannot be read.
+        """
+        return self._observer.look()
+
+    def acquire(self, timeout: float = 0.0) -> Hold:
+        """
+        Take the lease, waiting up to *timeout* seconds; 0 tries once.
+
+        Raises:
+            WriterBusyError: still held; says by whom, and `retry_after_s` when to try again.
+            RecordTooNewError: a newer tenure holds the lease.
+            StoreUnavailableError: the store did not answer in time.
+            StoreError: the store cannot be read or written.
+        """
+        if not timeout >= 0:
+            raise ValueError(f"timeout must be 0 or more seconds, not {timeout!r}")
+        deadline = self._clock.awake() + timeout
+        lost_races = 0
+        with _Waiting(self._clock) as waiting:
+            while True:
+                try:
+                    seen = self._observer.look()
+                    if seen.state == "free":
+                        hold = self._claim(seen)
+                        if hold is not None:
+                            return hold
+                        lost_races += 1
+                        if lost_races < _RACES:
+                            continue
+                        seen = self._observer.look()
+                except StoreUnavailableError:
+                    if self._clock.awake() >= deadline:
+                        raise
+                    seen = None
+                left = deadline - self._clock.awake()
+                if left <= 0:
+                    assert seen is not None
+                    raise _busy(seen)
+                waiting.a_while(min(left, self._look_interval()), seen)
+
+    def _look_interval(self) -> float:
+        return _LOOK_LOCALLY_S if isinstance(self._store, LocalDirectory) else _LOOK_ELSEWHERE_S
+
+    def _claim(self, seen: LeaseStatus) -> Hold | None:
+        """Take the next fence; None if somebody else did."""
+        nonce = secrets.token_hex(16)
+        lifeline: Lifeline | None = None
+        heart: Heart | None = None
+        try:
+            # Locked before the claim can be seen: nobody ever finds it free while we are alive.
+            if isinstance(self._store, LocalDirectory):
+                lifeline = Lifeline.create(self._store, _keys.lifeline(nonce))
+            claim = Claim(
+                fence=seen.fence + 1,
+                nonce=nonce,
+                holder=self._asker.me(),
+                ttl=self._ttl,
+                skew=self._skew,
+                label=self._label,
+                host_name=host_name() or None,
+                acquired_at=self._clock.wall(),
+                lifeline=None if lifeline is None else lifeline.place,
+            )
+            started = self._clock.elapsed()
+            if not self._win(claim):
+                _abandon(lifeline, heart)
+                return None
+            heart = start_heart(self._store, claim.fence, nonce)
+            hold = Hold(
+                self._store,
+                claim,
+                heart=heart,
+                lifeline=lifeline,
+                clock=self._clock,
+                on_lost=self._on_lost,
+                acquired_at=started,
+            )
+            hold.start()
+        except BaseException:
+            # Cut off anywhere, by Ctrl-C too: without its lifeline the claim blocks nobody, ourselves included.
+            _abandon(lifeline, heart)
+            raise
+        if seen.fence and seen.judgement is not None and seen.judgement.reason != "released":
+            _log.warning(
+                "the writer lease was taken over: fence %d from %s (%s), store %s",
+                claim.fence,
+                seen.holder_for_people(),
+                seen.judgement.reason,
+                self._store.url,
+            )
+        return hold
+
+    def _win(self, claim: Claim) -> bool:
+        key, record = _keys.claim(claim.fence), claim.encode()
+        # By content, not by who was first: after a lost reply the store tells a winner that the key exists.
+        if self._store.create(key, record).data != record:
+            return False
+        # A collected number can be created again by whoever stalled between its look and its claim.
+        return highest_fence(self._store, above=claim.fence - 1, including=claim.fence) == claim.fence
+
+
+def _abandon(lifeline: Lifeline | None, heart: Heart | None) -> None:
+    if heart is not None:
+        heart.close()
+    if lifeline is not None:
+        lifeline.close()
+
+
+class _Waiting:
+    """Waits between two looks, no longer than until the holder's end where that can be watched."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._watch: Watch | None = None
+        self._fence = 0
+
+    def __enter__(self) -> _Waiting:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._let_go()
+
+    def a_while(self, seconds: float, seen: LeaseStatus | None) -> None:
+        if seen is not None and seen.fence != self._fence:
+            self._let_go()
+            self._fence = seen.fence
+            self._watch = _watch(seen)
+        self._clock.sleep(seconds, unless=self._watch)
+        if self._watch is not None and not self._watch.alive():
+            # Heard once. The lease may be held on: by a command that carries the lifeline.
+            self._let_go()
+
+    def _let_go(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
+
+def _watch(seen: LeaseStatus) -> Watch | None:
+    try:
+        return None if seen.holder is None else Watch(seen.holder)
+    except IdentityError:
+        return None
+
+
+def _busy(seen: LeaseStatus) -> WriterBusyError:
+    judgement = seen.judgement
+    facts = {
+        "holder": seen.holder_for_people(),
+        "doing": seen.label,
+        "since": seen.since,
+        "fence": seen.fence,
+        "verdict": None if judgement is None else judgement.verdict.value,
+        "reason": None if judgement is None else judgement.reason,
+        "problem": seen.problem,
+        "retry_after_s": None if seen.retry_after_s is None else f"{seen.retry_after_s:.1f}",
+    }
+    said = ", ".join(f"{name}=`{value}`" for name, value in facts.items() if value is not None)
+    until = "until it ends or lets go" if seen.retry_after_s is None else "and try again"
+    return WriterBusyError(
+        f"the writer lease is held by another process. {said}",
+        hint=f"wait {until}; `tenure status {seen.url}` shows more",
+        holder=seen.holder_for_people(),
+        judgement=judgement,
+        fence=seen.fence,
+        label=seen.label,
+        since=seen.since,
+        retry_after_s=seen.retry_after_s,
+    )

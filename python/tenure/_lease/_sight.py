@@ -1,0 +1,195 @@
+"""
+One look at a lease: the highest claim, its beat, its lifeline, and what they say together.
+
+A look reads and never writes, so it works on a read-only mount and beside a stopped holder.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from typing import Literal
+
+from tenure._clock import Clock
+from tenure._identity import Judgement, ProcessIdentity, Verdict
+from tenure._judgement import Asker
+from tenure._lease import _keys
+from tenure._lease._beat import Beat
+from tenure._lease._claim import Claim
+from tenure._lease._silence import Silence
+from tenure._lifeline import asked
+from tenure.errors import RecordError, RecordTooNewError, StoreError, StoreUnavailableError
+from tenure.stores import LocalDirectory, Store
+
+# For a claim that nobody can read: the longest that a writer who never thought about it would have asked for.
+DEFAULT_TTL, DEFAULT_SKEW = 30.0, 10.0
+
+_DAMAGED = Judgement(Verdict.UNKNOWN, "malformed", "record", "the claim itself cannot be read")
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseStatus:
+    """
+    A lease at one moment, as `WriterLease.inspect()` and `tenure status` show it.
+
+    Attributes:
+        url: the store.
+        state: `free` (never taken, released, or its holder is proven gone), `held` (its holder is proven alive) or
+            `unknown` (nobody can tell from here; time and the fence decide).
+        fence: the highest fence taken so far; 0 if the lease was never taken.
+        judgement: on the holder; None if there never was one.
+        holder: who took that fence; None where there was nobody, or the record names nobody that can be understood.
+        host_name: what the holder's machine calls itself, for people.
+        label: what it said it is doing.
+        since: when it says it took the lease (its own wall clock), for people.
+        ttl, skew: of the record, in seconds.
+        nonce: of the claim; an operator names it to break the lease.
+        beat: number of the last heartbeat; 0 if none was seen.
+        retry_after_s: seconds until the earliest takeover: 0 when free, None while the holder is proven alive.
+        problem: what is wrong with the claim, where it cannot be read.
+    """
+
+    url: str
+    state: Literal["free", "held", "unknown"]
+    fence: int = 0
+    judgement: Judgement | None = None
+    holder: ProcessIdentity | None = None
+    host_name: str | None = None
+    label: str | None = None
+    since: str | None = None
+    ttl: float | None = None
+    skew: float | None = None
+    nonce: str | None = None
+    beat: int = 0
+    retry_after_s: float | None = 0.0
+    problem: str | None = None
+
+    def holder_for_people(self) -> str:
+        """The holder in one word: `host/pid`, or what is known instead."""
+        if self.holder is None:
+            return self.host_name or "somebody unknown"
+        return f"{self.host_name or 'unnamed host'}/{self.holder.pid}"
+
+
+class Observer:
+    """Looks at one lease, again and again, and remembers how long it has been silent."""
+
+    def __init__(self, store: Store, asker: Asker, clock: Clock) -> None:
+        self._store = store
+        self._asker = asker
+        self._clock = clock
+        self._silence = Silence()
+
+    def look(self) -> LeaseStatus:
+        """
+        What there is to see now.
+
+        Raises:
+            RecordTooNewError: a newer tenure holds the lease.
+            StoreError: the store cannot be read.
+        """
+        url = self._store.url
+        for _ in range(_ATTEMPTS):
+            fence = highest_fence(self._store)
+            if fence == 0:
+                return LeaseStatus(url, "free")
+            try:
+                stored = self._store.read(_keys.claim(fence))
+                if stored is None:
+                    # Collected, which happens only below a higher claim: look again.
+                    continue
+                claim = Claim.decode(_keys.claim(fence), stored.data)
+            except RecordTooNewError:
+                raise
+            except RecordError as error:
+                return self._unreadable(fence, error.reason)
+            except StoreError as error:
+                if error.errno != errno.EFBIG:
+                    raise
+                return self._unreadable(fence, str(error))
+            return self._status(claim)
+        raise StoreUnavailableError(f"claims vanish as fast as they are read. store=`{url}`", hint="try again")
+
+    def _status(self, claim: Claim) -> LeaseStatus:
+        stored = self._store.read(_keys.beat(claim.fence))
+        beat = Beat.decode(stored.data if stored else None, claim.nonce)
+        lifeline = None
+        if isinstance(self._store, LocalDirectory):
+            lifeline = asked(self._store, _keys.lifeline(claim.nonce), claim.lifeline)
+        judgement = self._asker.judge(claim.holder, lifeline=lifeline, released=beat.released)
+        patience = claim.ttl + claim.skew
+        # Watched also while it is known to live: what is unknown to the next look has been silent since this one.
+        silent = self._silence.look((claim.fence, claim.nonce, beat), self._clock.awake(), patience=patience)
+        state, retry_after = _weigh(judgement, silent, patience)
+        return LeaseStatus(
+            url=self._store.url,
+            state=state,
+            fence=claim.fence,
+            judgement=judgement,
+            holder=claim.holder if isinstance(claim.holder, ProcessIdentity) else None,
+            host_name=claim.host_name,
+            label=claim.label,
+            since=claim.acquired_at,
+            ttl=claim.ttl,
+            skew=claim.skew,
+            nonce=claim.nonce,
+            beat=beat.number,
+            retry_after_s=retry_after,
+        )
+
+    def _unreadable(self, fence: int, problem: str) -> LeaseStatus:
+        """Torn, empty or oversized: the fence is used, the owner unknown, the bytes kept."""
+        patience = DEFAULT_TTL + DEFAULT_SKEW
+        silent = self._silence.look((fence, problem), self._clock.awake(), patience=patience)
+        state, retry_after = _weigh(_DAMAGED, silent, patience)
+        return LeaseStatus(
+            url=self._store.url,
+            state=state,
+            fence=fence,
+            judgement=_DAMAGED,
+            ttl=DEFAULT_TTL,
+            skew=DEFAULT_SKEW,
+            retry_after_s=retry_after,
+            problem=problem,
+        )
+
+
+# Each time round a collector must have removed the very claim that was the highest a moment before.
+_ATTEMPTS = 10
+
+
+def _weigh(
+    judgement: Judgement, silent: float, patience: float
+) -> tuple[Literal["free", "held", "unknown"], float | None]:
+    if judgement.verdict is Verdict.GONE:
+        return "free", 0.0
+    if judgement.verdict is Verdict.ALIVE:
+        return "held", None
+    left = patience - silent
+    return ("unknown", left) if left > 0 else ("free", 0.0)
+
+
+def highest_fence(store: Store, *, above: int = 0, including: int | None = None) -> int:
+    """
+    The highest fence that any claim has taken, looking only above *above*; *above* itself if there is none.
+
+    Raises:
+        StoreUnavailableError: the claim of the fence *including*, which must be there, is not in the list: the list is
+            not to be believed.
+    """
+    highest, seen_own = above, including is None
+    for key in store.list(_keys.PREFIX, after=_keys.claim(above) if above else ""):
+        fence = _keys.fence_of(key)
+        if fence is None:
+            # Digits sort before letters, so the claims are over.
+            if key > _keys.claim(_keys.MAX_FENCE):
+                break
+            continue
+        highest = fence
+        seen_own = seen_own or fence == including
+    if not seen_own:
+        raise StoreUnavailableError(
+            f"the store's list lacks a claim that is there. store=`{store.url}`, fence=`{including}`",
+            hint="a stale directory cache, or a cleaner that removes records; see `tenure status`",
+        )
+    return highest

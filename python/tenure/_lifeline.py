@@ -1,0 +1,182 @@
+"""
+Room 2: the lifeline, a lock that the kernel drops when the last process that carries the hold ends.
+
+It speaks of the *hold*, where an identity speaks of the *process*. It sees what an identity cannot: a process that lives
+on without its hold (it called exec, its acquire was cut off half-way), and a killed `tenure run` whose command still
+writes, because the command inherited the descriptor. It works across pid namespaces, and nobody is signalled.
+
+It is believed only where this machine's kernel alone keeps the lock: boot id, kind of file system, device and inode must
+all equal what the claim recorded. A missing file proves nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeGuard
+
+from tenure._core import filesystem_type, lifeline_held, lifeline_lock
+from tenure._identity import ProcessIdentity
+
+# Opening must neither follow a planted link nor hang on a planted pipe. Windows has none of these.
+_CAREFULLY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_MAKE_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+
+
+class Directory(Protocol):
+    """What a lifeline asks of the place it lies in; a store that is a local directory gives it."""
+
+    def open(self, key: str, flags: int) -> int:
+        """The file of *key* as a descriptor, without following a link."""
+
+    def unlink(self, key: str) -> None:
+        """Remove the file of *key*, if it is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a lifeline lies, as its claim records it: enough to know the very file again, and its kernel."""
+
+    boot: str
+    filesystem: str
+    device: int
+    inode: int
+
+    def to_record(self) -> dict[str, str]:
+        return {"boot": self.boot, "fs": self.filesystem, "dev": str(self.device), "ino": str(self.inode)}
+
+    @staticmethod
+    def from_record(record: object) -> Place | None:
+        """None for whatever is not one: a lifeline that cannot be believed is no lifeline."""
+        if not isinstance(record, dict):
+            return None
+        fields: dict[str, Any] = record
+        boot, filesystem, device, inode = (fields.get(name) for name in ("boot", "fs", "dev", "ino"))
+        if not (isinstance(boot, str) and isinstance(filesystem, str)):
+            return None
+        numbers = [int(text) for text in (device, inode) if _is_number(text)]
+        return Place(boot, filesystem, *numbers) if len(numbers) == 2 else None
+
+
+def _is_number(text: Any) -> TypeGuard[str]:
+    return isinstance(text, str) and 0 < len(text) <= 20 and text.isascii() and text.isdigit()
+
+
+class Lifeline:
+    """A lifeline that this process holds. Close-on-exec, and closed in a forked child."""
+
+    def __init__(self, directory: Directory, key: str, fd: int, place: Place) -> None:
+        self._directory = directory
+        self._key = key
+        self._fd: int | None = fd
+        self.place = place
+        _held.add(self)
+
+    @staticmethod
+    def create(directory: Directory, key: str) -> Lifeline | None:
+        """
+        Make and lock the file under *key*, which nobody else can know yet; None where a lock would prove nothing.
+
+        Raises:
+            StoreError: the file cannot be made.
+        """
+        boot = ProcessIdentity.current().boot
+        if boot is None:
+            return None
+        fd = directory.open(key, _MAKE_NEW)
+        try:
+            filesystem = filesystem_type(fd)
+            if filesystem is not None and lifeline_lock(fd):
+                status = os.fstat(fd)
+                return Lifeline(directory, key, fd, Place(boot, filesystem, status.st_dev, status.st_ino))
+        except OSError:
+            # ENOLCK, EOPNOTSUPP: a file system without such locks. Identity and time do the work.
+            pass
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+        directory.unlink(key)
+        return None
+
+    def fileno(self) -> int | None:
+        """The descriptor, to hand to a process that carries the hold too; None once closed."""
+        return self._fd
+
+    def is_intact(self) -> bool:
+        """Whether the descriptor is still open on our file: code that closes every descriptor exists."""
+        if self._fd is None:
+            return False
+        try:
+            status = os.fstat(self._fd)
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == (self.place.device, self.place.inode)
+
+    def close(self) -> None:
+        """End the hold in this process and remove the file, unless another process carries the lifeline on."""
+        fd, self._fd = self._fd, None
+        _held.discard(self)
+        if fd is None:
+            return
+        # Not if the number is somebody else's file by now.
+        intact = _same_file(fd, self.place)
+        if intact:
+            os.close(fd)
+        try:
+            if asked(self._directory, self._key, self.place) is False:
+                self._directory.unlink(self._key)
+        except OSError:
+            # Left behind; a free lifeline is as good as none.
+            pass
+
+    def forget(self) -> None:
+        """In a forked child: close our copy, or the child would keep the parent's hold alive after its end."""
+        fd, self._fd = self._fd, None
+        if fd is not None and _same_file(fd, self.place):
+            os.close(fd)
+
+
+def asked(directory: Directory, key: str, place: Place | None) -> bool | None:
+    """
+    Whether anybody holds the lifeline under *key*: True, False, or None if nothing can be believed.
+
+    Takes nothing and writes nothing; other askers do not show.
+    """
+    if place is None or place.boot != ProcessIdentity.current().boot:
+        return None
+    try:
+        fd = directory.open(key, _CAREFULLY)
+    except OSError:
+        # Missing (a cleaner of temporary files was here), or not for us to read.
+        return None
+    try:
+        if not _same_file(fd, place) or filesystem_type(fd) != place.filesystem:
+            return None
+        return lifeline_held(fd)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
+def _same_file(fd: int, place: Place) -> bool:
+    try:
+        status = os.fstat(fd)
+    except OSError:
+        return False
+    return (status.st_dev, status.st_ino) == (place.device, place.inode)
+
+
+_held: weakref.WeakSet[Lifeline] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for lifeline in list(_held):
+        lifeline.forget()
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
