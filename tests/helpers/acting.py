@@ -17,6 +17,8 @@ from typing import Any
 from tests.helpers import libc
 from tests.helpers.asking import current_record, is_current, judge
 
+_TAKEN: list[int] = []
+
 
 def spawn(comm: str | None = None) -> dict[str, Any]:
     """A forked child that writes its own record and sleeps."""
@@ -202,14 +204,19 @@ def leave_time_namespace() -> None:
 
 def use_up_descriptors(spare: int) -> None:
     """Leave *spare* descriptors to be had."""
+    importlib.import_module("tenure._core")
     limit = 64
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-    taken = []
     with contextlib.suppress(OSError):
         while True:
-            taken.append(os.open("/dev/null", os.O_RDONLY))
-    for fd in taken[:spare]:
+            _TAKEN.append(os.open("/dev/null", os.O_RDONLY))
+    give_back_descriptors(spare)
+
+
+def give_back_descriptors(count: int) -> None:
+    for fd in _TAKEN[:count]:
         os.close(fd)
+    del _TAKEN[:count]
 
 
 def set_environment(name: str, value: str) -> None:

@@ -14,9 +14,9 @@ import pytest
 from tests.helpers import processes
 from tests.helpers.capabilities import NEEDS_LINUX_PROC, NEEDS_PIDFD, NEEDS_PIDFS, NEEDS_STRACE
 from tests.helpers.processes import Agent, AgentError, Subject
-from tests.helpers.records import changed
+from tests.helpers.records import changed, fields
 from tests.helpers.tracing import failing, traced
-from tests.identity.levels import LEVELS
+from tests.identity.levels import LEVELS, judged_here
 
 pytestmark = [NEEDS_LINUX_PROC, NEEDS_PIDFD, NEEDS_STRACE]
 
@@ -123,6 +123,20 @@ def test_descriptors_that_ran_out_at_the_self_test_are_asked_for_again(living: S
 
     assert after[:2] in (["alive", "same_unique_id"], ["alive", "same_start_time"])
     assert after[2] in ("pidfs", "pidfd")
+
+
+@pytest.mark.parametrize("spare", range(6))
+def test_a_self_test_that_lacked_descriptors_is_not_remembered(spare: int) -> None:
+    """Row 15: a record without namespace or start time, written for the rest of a long life, would be UNKNOWN to all."""
+    with Agent() as usual, Agent() as starved:
+        starved.ask("use_up_descriptors", spare=spare)
+        with contextlib.suppress(AgentError):
+            starved.ask("current_record")
+        starved.ask("give_back_descriptors", count=20)
+
+        assert fields(starved.ask("current_record")).keys() == fields(usual.record).keys()
+        assert starved.ask("capabilities") == usual.ask("capabilities")
+        assert starved.judge(usual.record) == judged_here(usual.record)
 
 
 @NEEDS_PIDFS

@@ -216,6 +216,16 @@ def test_a_set_takes_in_only_what_can_be_watched(agent: Agent) -> None:
         assert watched.ended() == []
 
 
+def test_a_set_tells_of_any_number_of_ends_at_once(agent: Agent) -> None:
+    """More than one epoll_wait may hand out; a process that is described by many records will do."""
+    members = {_core.ProcessIdentity.from_json(changed(agent.record, nonce=f"{number:032x}")) for number in range(600)}
+    with _core.WatchSet(members, limit=1_000) as watched:
+        assert len(watched) == 600
+        reap(agent)
+        assert set(watched.ended()) == members
+        assert len(watched) == 0
+
+
 @NEEDS_PIDFD
 def test_a_set_has_one_descriptor_for_all(agent: Agent) -> None:
     with _core.WatchSet([identity(agent)]) as watched:
