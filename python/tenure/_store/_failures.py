@@ -62,12 +62,13 @@ def store_error(cause: OSError, path: str, doing: str) -> StoreError:
     meaning = _MEANINGS.get(number, _UNHEARD_OF)
     words = (cause.strerror or str(cause)).lower()
     slug = errno.errorcode.get(number, str(number))
-    error = meaning.error(
+    return meaning.error(
         f"cannot {doing}: {words}. path=`{path}`, errno=`{slug}`",
         hint=meaning.hint,
         applied=getattr(cause, "applied", False),
+        errno=number,
+        filename=path,
     )
-    return _with_system_fields(error, number, path)
 
 
 def odd_file(mode: int, path: str) -> StoreError:
@@ -75,11 +76,12 @@ def odd_file(mode: int, path: str) -> StoreError:
     found, number = next(
         ((words, number) for test, words, number in _KINDS if test(mode)), ("something that is no file", errno.EINVAL)
     )
-    error = StoreError(
+    return StoreError(
         f"{found} stands where the store keeps its own files. path=`{path}`",
         hint="it was not followed, read or changed; find out who put it there, and remove it",
+        errno=number,
+        filename=path,
     )
-    return _with_system_fields(error, number, path)
 
 
 _KINDS: tuple[tuple[Callable[[int], bool], str, int], ...] = (
@@ -95,18 +97,12 @@ _KINDS: tuple[tuple[Callable[[int], bool], str, int], ...] = (
 
 def too_large(size: int, limit: int, path: str) -> StoreError:
     """A record that none of us can have written. Not a `RecordError`: nothing was read that could be kept or judged."""
-    error = StoreError(
+    return StoreError(
         f"a record is larger than any record may be. path=`{path}`, size_bytes=`{size}`, limit_bytes=`{limit}`",
         hint="nothing was read; find out who wrote it, and move it away",
+        errno=errno.EFBIG,
+        filename=path,
     )
-    return _with_system_fields(error, errno.EFBIG, path)
-
-
-def _with_system_fields(error: StoreError, number: int, path: str) -> StoreError:
-    # Set one by one: on an OSError these two are descriptors, which an entry in `__dict__` of the same name never reaches.
-    error.errno = number
-    error.filename = path
-    return error
 
 
 @contextmanager

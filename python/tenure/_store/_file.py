@@ -5,35 +5,24 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple, TypeVar
 
 from tenure._store._failures import again_if_stale, kind_of, odd_file, told, unclear
 from tenure._store._kernel import close, patience, sync_directory, try_lock, unlock
+from tenure._store._listing import Listing, Swept
 from tenure._store._protocol import Created, Stored, check_key, check_prefix
-from tenure._store._publish import WAYS, Way, is_temporary, publish, sweep, temporary_file
+from tenure._store._publish import WAYS, Way, publish, temporary_file
 from tenure._store._records import check_data, version_of
-from tenure._store._tree import SAFELY, Tree, exact_mode, remove
+from tenure._store._tree import Tree, remove
 from tenure.errors import StoreCannotLockError, StoreUnavailableError
-
-Result = TypeVar("Result")
 
 # One for the whole store: replacing is rare, short, and below the root there is no other name that no key can have.
 _LOCK = ".lock"
 _LOCK_PATIENCE_S = 10.0
 # How often a create starts over when the record it lost to is gone before it could be read.
 _ATTEMPTS = 10
-# What one create cleans up at most, so that it stays about as fast as without.
-_SWEPT_AT_ONCE = 32
-
-
-class Swept(NamedTuple):
-    """What a sweep removed, and the temporary files it left, because their makers live or nobody can tell."""
-
-    removed: tuple[str, ...]
-    kept: tuple[str, ...]
 
 
 class FileStore:
@@ -69,8 +58,7 @@ class FileStore:
         self._file_mode = file_mode
         self._ways = tuple(way for way in WAYS if way not in without)
         self._proven: Way | None = None
-        # Temporary files met while listing, by directory: the next create there removes those whose makers are gone.
-        self._leftovers: dict[str, list[str]] = {}
+        self._listing = Listing(self._tree)
 
     @property
     def url(self) -> str:
@@ -88,27 +76,21 @@ class FileStore:
     def open(self, key: str, flags: int) -> int:
         check_key(key)
         *parents, segment = key.split("/")
-        with told(self._tree.path_of(key), "open a file"):
-            with self._tree.directory(parents, make=bool(flags & os.O_CREAT)) as directory:
-                if directory is None:
-                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-                try:
-                    fd = os.open(segment, flags | SAFELY, self._file_mode, dir_fd=directory)
-                except OSError as exc:
-                    self._tree.raise_if_odd(exc, directory, segment, key)
-                    raise
-        mode = os.fstat(fd).st_mode
-        if not stat.S_ISREG(mode):
-            close(fd)
-            raise odd_file(mode, self._tree.path_of(key))
-        return fd
+        # The directories are synced even here: records may come to lie beside this file, and trust them.
+        with (
+            told(self._tree.path_of(key), "open a file"),
+            self._tree.directory(parents, make=bool(flags & os.O_CREAT)) as found,
+        ):
+            if found is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            return self._tree.open(found, segment, key, flags, self._file_mode)
 
     def unlink(self, key: str) -> None:
         check_key(key)
         *parents, segment = key.split("/")
-        with told(self._tree.path_of(key), "remove a file"), suppress(FileNotFoundError):
-            with self._tree.directory(parents) as directory:
-                if directory is not None:
+        with told(self._tree.path_of(key), "remove a file"), self._tree.directory(parents) as directory:
+            if directory is not None:
+                with suppress(FileNotFoundError):
                     os.unlink(segment, dir_fd=directory)
 
     def create(self, key: str, data: bytes) -> Created:
@@ -133,7 +115,7 @@ class FileStore:
             self._ways = ways[ways.index(way) :]
             if won:
                 self._proven = way
-                self._sweep_leftovers(directory, "/".join(parents))
+                self._listing.sweep_what_was_met(directory, parents)
                 return Created(True, data)
             # Another process may write in place here, as long as we have not seen that there is a better way.
             settle = self._proven not in ("link", "rename")
@@ -177,7 +159,7 @@ class FileStore:
 
     def list(self, prefix: str = "", after: str = "") -> Iterator[str]:
         check_prefix(prefix)
-        return self._walk(prefix, after)
+        return self._listing.keys(prefix, after)
 
     def delete(self, key: str) -> None:
         check_key(key)
@@ -202,72 +184,18 @@ class FileStore:
 
         What `create` does by the way for what `list` has met; for `doctor` and for tests.
         """
-        removed: list_[str] = []
-        kept: list_[str] = []
         with told(str(self._root), "sweep"):
-            self._sweep_below("", removed, kept)
-        return Swept(tuple(removed), tuple(kept))
-
-    def _sweep_below(self, prefix: str, removed: list_[str], kept: list_[str]) -> None:
-        names, leftovers = self._scan(prefix)
-        with self._tree.directory(_segments(prefix)) as directory:
-            gone = set() if directory is None else set(sweep(directory, leftovers))
-        removed += (prefix + name for name in leftovers if name in gone)
-        kept += (prefix + name for name in leftovers if name not in gone)
-        for name in names:
-            if name.endswith("/"):
-                self._sweep_below(prefix + name, removed, kept)
-
-    def _sweep_leftovers(self, directory: int, parent: str) -> None:
-        leftovers = self._leftovers.pop(parent, None)
-        if leftovers:
-            sweep(directory, leftovers[:_SWEPT_AT_ONCE])
-
-    def _walk(self, prefix: str, after: str) -> Iterator[str]:
-        # No descriptor is held across a yield: the caller may never come back.
-        with told(self._tree.path_of(prefix.rstrip("/")), "list records"):
-            names, leftovers = again_if_stale(lambda: self._scan(prefix))
-        self._leftovers[prefix.rstrip("/")] = leftovers
-        # A directory sorts as "name/", which is what its keys go on with: "a.b" < "a/b" < "a0", since "." < "/" < "0".
-        for name in sorted(names):
-            key = prefix + name
-            if not name.endswith("/"):
-                if key > after and _is(check_key, key):
-                    yield key
-            elif (key > after or after.startswith(key)) and _is(check_prefix, key):
-                yield from self._walk(key, after)
-
-    def _scan(self, prefix: str) -> tuple[list_[str], list_[str]]:
-        """The names in a directory, directories with a "/" behind, and its temporary files."""
-        names: list_[str] = []
-        leftovers: list_[str] = []
-        with self._tree.directory(_segments(prefix)) as directory:
-            if directory is None:
-                return names, leftovers
-            with os.scandir(directory) as entries:
-                for entry in entries:
-                    # Links and whatever else somebody put there are no records: passed over here, refused by name.
-                    if entry.name.startswith("."):
-                        if is_temporary(entry.name):
-                            leftovers.append(entry.name)
-                    elif entry.is_file(follow_symlinks=False):
-                        names.append(entry.name)
-                    elif entry.is_dir(follow_symlinks=False):
-                        names.append(entry.name + "/")
-        return names, leftovers
+            return self._listing.sweep()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Exclude every other replace and delete of this store, in this process and in others."""
         with self._tree.directory(()) as root:
             if root is None:
-                raise FileNotFoundError(2, "the store has been removed")
+                raise FileNotFoundError(errno.ENOENT, "the store has been removed")
             for _ in patience(_LOCK_PATIENCE_S):
-                fd = os.open(_LOCK, os.O_RDWR | os.O_CREAT | SAFELY, self._file_mode, dir_fd=root)
+                fd = self._tree.open(root, _LOCK, _LOCK, os.O_RDWR | os.O_CREAT, self._file_mode)
                 try:
-                    if not stat.S_ISREG(os.fstat(fd).st_mode):
-                        raise odd_file(os.fstat(fd).st_mode, self._tree.path_of(_LOCK))
-                    exact_mode(fd, self._file_mode)
                     # Still the file of that name? Whoever removed it let the next one lock another file.
                     if try_lock(fd) and os.fstat(fd).st_nlink:
                         try:
@@ -281,19 +209,3 @@ class FileStore:
             f"another process is replacing records and does not come to an end. path=`{self._tree.path_of(_LOCK)}`",
             hint="try again; if it stays, a process that has this file open is stopped (`fuser` names it)",
         )
-
-
-# Inside the class, `list` is the method.
-list_ = list
-
-
-def _segments(prefix: str) -> list_[str]:
-    return prefix.split("/")[:-1]
-
-
-def _is(check: Callable[[str], None], text: str) -> bool:
-    try:
-        check(text)
-    except ValueError:
-        return False
-    return True

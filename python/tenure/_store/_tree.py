@@ -27,7 +27,15 @@ SAFELY = _NOFOLLOW | _CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NO
 
 # What opening says of a name that is a link, a socket, or a file where a directory is needed. Source: open(2); FreeBSD
 # and its relatives say EMLINK or EFTYPE for a link.
-_ODD = {errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EMLINK, errno.EOPNOTSUPP, getattr(errno, "EFTYPE", errno.ELOOP)}
+_ODD = {
+    errno.ELOOP,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ENXIO,
+    errno.EMLINK,
+    errno.EOPNOTSUPP,
+    getattr(errno, "EFTYPE", errno.ELOOP),
+}
 
 # How long a loser waits for a winner that writes in place. One that takes longer has died or stands still.
 _WRITER_PATIENCE_S = 1.0
@@ -110,15 +118,30 @@ class Tree:
         try:
             return os.open(segment, _DIRECTORY | _NOFOLLOW, dir_fd=parent)
         except OSError as exc:
-            self.raise_if_odd(exc, parent, segment, name)
+            self._raise_if_odd(exc, parent, segment, name)
             raise
 
-    def raise_if_odd(self, cause: OSError, directory: int, segment: str, name: str) -> None:
+    def _raise_if_odd(self, cause: OSError, directory: int, segment: str, name: str) -> None:
         """Raise the clear error if *cause* came from something at *name* that is not ours; else return."""
         if cause.errno in _ODD:
             mode = kind_of(directory, segment)
             if mode is not None:
                 raise odd_file(mode, self.path_of(name)) from cause
+
+    def open(self, directory: int, segment: str, name: str, flags: int, mode: int = 0) -> int:
+        """The regular file at *segment* of *directory*, which is *name* in messages. Nothing else is opened."""
+        try:
+            fd = os.open(segment, flags | SAFELY, mode, dir_fd=directory)
+        except OSError as exc:
+            self._raise_if_odd(exc, directory, segment, name)
+            raise
+        found = os.fstat(fd).st_mode
+        if not stat.S_ISREG(found):
+            close(fd)
+            raise odd_file(found, self.path_of(name))
+        if flags & os.O_CREAT:
+            exact_mode(fd, mode)
+        return fd
 
     def read(self, directory: int, segment: str, name: str, *, durable: bool, settle: bool = False) -> bytes | None:
         """
@@ -128,21 +151,15 @@ class Tree:
         filling the file in place gets a moment to finish.
         """
         try:
-            fd = os.open(segment, os.O_RDONLY | SAFELY, dir_fd=directory)
+            fd = self.open(directory, segment, name, os.O_RDONLY)
         except FileNotFoundError:
             return None
-        except OSError as exc:
-            self.raise_if_odd(exc, directory, segment, name)
-            raise
         try:
             if settle:
                 _await_writer(fd)
-            status = os.fstat(fd)
-            if not stat.S_ISREG(status.st_mode):
-                raise odd_file(status.st_mode, self.path_of(name))
             data = _read_bounded(fd)
             if len(data) > MAX_SIZE_BYTES:
-                raise too_large(max(status.st_size, len(data)), MAX_SIZE_BYTES, self.path_of(name))
+                raise too_large(max(os.fstat(fd).st_size, len(data)), MAX_SIZE_BYTES, self.path_of(name))
             if durable:
                 sync_for_reading(fd)
                 sync_for_reading(directory)
