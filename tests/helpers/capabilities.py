@@ -66,7 +66,8 @@ def _has_pidfs_handles() -> bool:
 _IN_A_NEW_PID_NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc", "sh", "-c")
 _IN_A_NEW_MOUNT_NAMESPACE = ("unshare", "--mount", "sh", "-c")
 
-NEEDS_ROOT = _mark("root", lambda: os.geteuid() == 0)
+# Root in a container may lack what makes it root: tried, not looked up.
+NEEDS_ROOT = _mark("root", lambda: _runs("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "true"))
 NEEDS_PIDFD = _mark("pidfd", _has_pidfds)
 NEEDS_PIDFS = _mark("pidfs", lambda: independent.pidfs_inode(os.getpid()) is not None)
 NEEDS_HANDLES = _mark("pidfs-handles", _has_pidfs_handles)
