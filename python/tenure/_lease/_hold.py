@@ -10,12 +10,13 @@ from types import TracebackType
 
 from tenure._clock import Clock
 from tenure._identity import ProcessIdentity
+from tenure._lease import _keys
 from tenure._lease._beat import Heart
 from tenure._lease._claim import Claim
 from tenure._lease._pulse import Pulse
 from tenure._lease._sight import highest_fence
 from tenure._lifeline import Lifeline
-from tenure.errors import Error, FencedError, HoldError
+from tenure.errors import Error, FencedError, HoldError, StoreError
 from tenure.stores import Store
 
 _log = logging.getLogger("tenure.lease")
@@ -44,6 +45,7 @@ class Hold:
     ) -> None:
         self._store = store
         self._claim = claim
+        self._record = claim.encode()
         self._heart = heart
         self._lifeline = lifeline
         self._clock = clock
@@ -78,9 +80,10 @@ class Hold:
             FencedError: it is lost, for good.
             HoldError: it was released, or this is a forked child.
             StoreError: the store cannot be asked; nothing is known, so nothing may be written.
+            IdentityError: the platform would not say who this process is; likewise.
         """
         self._usable()
-        self._look_above()
+        self._ask_the_store()
         holder = self._claim.holder
         if isinstance(holder, ProcessIdentity) and not holder.is_current():
             self._lose(self.fence)
@@ -104,7 +107,7 @@ class Hold:
         started = self._clock.elapsed()
         with self._beating:
             self._usable()
-            self._look_above()
+            self._ask_the_store()
             if not self._heart.beat():
                 self._lose(self.fence)
                 raise self._fenced()
@@ -155,8 +158,8 @@ class Hold:
         self.release()
 
     def __repr__(self) -> str:
-        with self._state:
-            state = "released" if self._released else "held" if self._lost_to is None else "lost"
+        # Without the lock, which a fork may have left locked in the child.
+        state = "released" if self._released else "held" if self._lost_to is None else "lost"
         return f"<Hold {state}: fence {self.fence} of {self._store.url}>"
 
     def start(self) -> None:
@@ -176,12 +179,19 @@ class Hold:
         if lost:
             raise self._fenced()
 
-    def _look_above(self) -> None:
+    def _ask_the_store(self) -> None:
         # From just below our own claim, which must be in the answer: a list without it says nothing.
         highest = highest_fence(self._store, above=self.fence - 1, including=self.fence)
-        if highest > self.fence:
+        # People do delete lock files, and then somebody else can have taken our very number.
+        stored = self._store.read(_keys.claim(self.fence)) if highest == self.fence else None
+        if highest > self.fence or (stored is not None and stored.data != self._record):
             self._lose(highest)
             raise self._fenced()
+        if stored is None:
+            raise StoreError(
+                f"our own claim is gone from the store, so nobody can see this hold. fence=`{self.fence}`",
+                hint="somebody removes records: find out who; stop, and acquire anew",
+            )
 
     def _expired(self) -> bool:
         with self._state:
@@ -207,7 +217,7 @@ class Hold:
         if current > self.fence:
             what = "another writer has taken over"
         else:
-            what = "this process is no longer the one that took the lease (restored, cloned, or its descriptors closed)"
+            what = "this process no longer is the one that our claim names (restored, cloned, descriptors closed, or the claim replaced)"
         return FencedError(
             f"{what}. ours=`{self.fence}`, current=`{current}`",
             hint="stop writing, read again, and acquire anew",

@@ -11,12 +11,13 @@ from tenure._clock import Clock, SystemClock
 from tenure._identity import Watch, host_name
 from tenure._judgement import Asker
 from tenure._lease import _keys
-from tenure._lease._beat import Heart, start_heart
+from tenure._lease._attempt import Attempt, is_abandoned
+from tenure._lease._beat import start_heart
 from tenure._lease._claim import Claim, check_terms
 from tenure._lease._hold import Hold
-from tenure._lease._sight import DEFAULT_SKEW, DEFAULT_TTL, LeaseStatus, Observer, highest_fence
+from tenure._lease._sight import DEFAULT_SKEW, DEFAULT_TTL, LeaseStatus, Observer, highest_beat, highest_fence
 from tenure._lifeline import Lifeline
-from tenure.errors import IdentityError, StoreUnavailableError, WriterBusyError
+from tenure.errors import IdentityError, StoreError, StoreUnavailableError, WriterBusyError
 from tenure.stores import LocalDirectory, Store, open_store
 
 _log = logging.getLogger("tenure.lease")
@@ -111,7 +112,7 @@ class WriterLease:
             while True:
                 try:
                     seen = self._observer.look()
-                    if seen.state == "free":
+                    if seen.state == "free" or is_abandoned(seen.nonce):
                         hold = self._claim(seen)
                         if hold is not None:
                             return hold
@@ -134,67 +135,72 @@ class WriterLease:
 
     def _claim(self, seen: LeaseStatus) -> Hold | None:
         """Take the next fence; None if somebody else did."""
-        nonce = secrets.token_hex(16)
-        lifeline: Lifeline | None = None
-        heart: Heart | None = None
+        attempt = Attempt(self._store, secrets.token_hex(16))
         try:
-            # Locked before the claim can be seen: nobody ever finds it free while we are alive.
-            if isinstance(self._store, LocalDirectory):
-                lifeline = Lifeline.create(self._store, _keys.lifeline(nonce))
-            claim = Claim(
-                fence=seen.fence + 1,
-                nonce=nonce,
-                holder=self._asker.me(),
-                ttl=self._ttl,
-                skew=self._skew,
-                label=self._label,
-                host_name=host_name() or None,
-                acquired_at=self._clock.wall(),
-                lifeline=None if lifeline is None else lifeline.place,
-            )
-            started = self._clock.elapsed()
-            if not self._win(claim):
-                _abandon(lifeline, heart)
-                return None
-            heart = start_heart(self._store, claim.fence, nonce)
-            hold = Hold(
-                self._store,
-                claim,
-                heart=heart,
-                lifeline=lifeline,
-                clock=self._clock,
-                on_lost=self._on_lost,
-                acquired_at=started,
-            )
-            hold.start()
+            hold = self._try(attempt, seen)
         except BaseException:
-            # Cut off anywhere, by Ctrl-C too: without its lifeline the claim blocks nobody, ourselves included.
-            _abandon(lifeline, heart)
+            # Cut off anywhere, by Ctrl-C too: what may have been claimed blocks nobody, ourselves included.
+            attempt.abandon()
             raise
-        if seen.fence and seen.judgement is not None and seen.judgement.reason != "released":
+        if hold is None:
+            attempt.abandon()
+        elif seen.judgement is not None and seen.judgement.reason != "released":
             _log.warning(
                 "the writer lease was taken over: fence %d from %s (%s), store %s",
-                claim.fence,
+                hold.fence,
                 seen.holder_for_people(),
                 seen.judgement.reason,
                 self._store.url,
             )
         return hold
 
+    def _try(self, attempt: Attempt, seen: LeaseStatus) -> Hold | None:
+        # Locked before the claim can be seen: nobody ever finds it free while we are alive.
+        if isinstance(self._store, LocalDirectory):
+            attempt.lifeline = Lifeline.create(self._store, _keys.lifeline(attempt.nonce))
+        claim = Claim(
+            fence=max(seen.fence, highest_beat(self._store)) + 1,
+            nonce=attempt.nonce,
+            holder=self._asker.me(),
+            ttl=self._ttl,
+            skew=self._skew,
+            label=self._label,
+            host_name=host_name() or None,
+            acquired_at=self._clock.wall(),
+            lifeline=None if attempt.lifeline is None else attempt.lifeline.place,
+        )
+        started = self._clock.elapsed()
+        attempt.fence = claim.fence
+        if not self._win(claim):
+            return None
+        attempt.heart = start_heart(self._store, claim.fence, attempt.nonce)
+        hold = Hold(
+            self._store,
+            claim,
+            heart=attempt.heart,
+            lifeline=attempt.lifeline,
+            clock=self._clock,
+            on_lost=self._on_lost,
+            acquired_at=started,
+        )
+        hold.start()
+        return hold
+
     def _win(self, claim: Claim) -> bool:
         key, record = _keys.claim(claim.fence), claim.encode()
-        # By content, not by who was first: after a lost reply the store tells a winner that the key exists.
-        if self._store.create(key, record).data != record:
+        try:
+            found = self._store.create(key, record).data
+        except StoreError as error:
+            # The reply may be lost, and then only the key knows.
+            stored = self._store.read(key, durable=True) if error.applied is None else None
+            if stored is None:
+                raise
+            found = stored.data
+        # By content, not by who was first: a store may tell even a winner that the key exists.
+        if found != record:
             return False
         # A collected number can be created again by whoever stalled between its look and its claim.
         return highest_fence(self._store, above=claim.fence - 1, including=claim.fence) == claim.fence
-
-
-def _abandon(lifeline: Lifeline | None, heart: Heart | None) -> None:
-    if heart is not None:
-        heart.close()
-    if lifeline is not None:
-        lifeline.close()
 
 
 class _Waiting:

@@ -169,6 +169,17 @@ def _weigh(
     return ("unknown", left) if left > 0 else ("free", 0.0)
 
 
+def highest_beat(store: Store) -> int:
+    """
+    The highest fence that any heartbeat belongs to; 0 if there is none.
+
+    A second witness for the counter: whoever deletes the claim of a living holder must not make its fence be given out
+    again.
+    """
+    numbers = (_keys.fence_of_beat(key) for key in store.list(_keys.BEATS))
+    return max((fence for fence in numbers if fence is not None), default=0)
+
+
 def highest_fence(store: Store, *, above: int = 0, including: int | None = None) -> int:
     """
     The highest fence that any claim has taken, looking only above *above*; *above* itself if there is none.

@@ -161,7 +161,12 @@ fn capture() -> Result<Environment, Error> {
 /// start time and a new unique id, on another machine with another boot id.
 pub(crate) fn is_current(record: &Identity, env: &Environment, has: Capabilities) -> Result<bool, Error> {
     let pid = std::process::id();
-    if record.pid != pid || boot_id() != record.boot {
+    let boot = boot_id();
+    if boot.is_none() && record.boot.is_some() {
+        // /proc has gone since. Not knowing who we are is no proof that we are somebody else.
+        return Err(Error::System("reading the boot id", std::io::ErrorKind::NotFound.into()));
+    }
+    if record.pid != pid || boot != record.boot {
         return Ok(false);
     }
     let (start, uniq) = probe::identify(pid, env, has)?;

@@ -190,21 +190,22 @@ pub(crate) fn by_pid_many(records: &[&Identity], env: &Environment, has: Capabil
     let mut open: Vec<(usize, OwnedFd)> = Vec::with_capacity(records.len().min(CHUNK));
     let mut at = 0;
     while let Some(record) = records.get(at) {
-        match call::open_pid(record.pid) {
+        let answer = match call::open_pid(record.pid) {
             Ok(pidfd) => {
-                answers[at] = compare(record, env, has, &pidfd);
-                if answers[at].is_none() {
+                let answer = compare(record, env, has, &pidfd);
+                if answer.is_none() {
                     open.push((at, pidfd));
                 }
+                answer
             }
-            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) if !open.is_empty() => {
-                settle(&mut open, &mut answers);
-                continue;
-            }
-            Err(error) => {
-                answers[at] = Some(unopened(record, error).unwrap_or_else(|| by_start_time(record, env, has, None).0));
-            }
+            Err(error) => Some(unopened(record, error).unwrap_or_else(|| by_start_time(record, env, has, None).0)),
+        };
+        if !open.is_empty() && answer.as_ref().is_some_and(|answer| answer.reason == Reason::NoFds) {
+            // It is we who have them open: settle, and ask again.
+            settle(&mut open, &mut answers);
+            continue;
         }
+        answers[at] = answer;
         if open.len() == CHUNK {
             settle(&mut open, &mut answers);
         }
