@@ -178,6 +178,7 @@ _values = (
 )
 
 
+@settings(deadline=None)
 @given(st.binary() | st.text(st.characters(exclude_categories=[])) | _json.map(json.dumps))
 def test_nobody_is_gone_by_chance(text: str | bytes) -> None:
     """GONE needs this boot's id in the record, 122 random bits."""
@@ -188,7 +189,7 @@ def test_nobody_is_gone_by_chance(text: str | bytes) -> None:
 
 
 @given(st.dictionaries(st.sampled_from([*_WITH, "host_by", "later"]), _values, max_size=4))
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 def test_a_changed_record_is_gone_only_if_it_names_another_process_of_this_boot(changes: dict[str, Any]) -> None:
     living = independent.Seen.of(_core.ProcessIdentity.current().pid)
     text = json.dumps(_WITH | {"nonce": OTHER_NONCE} | changes)
@@ -209,6 +210,7 @@ def test_a_changed_record_is_gone_only_if_it_names_another_process_of_this_boot(
     assert same == (judgement.verdict.value == "alive") or judgement.reason in ("self", "handle_opens")
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=600))
 def test_bytes_inside_a_host_id_do_no_harm(content: bytes) -> None:
     for text in (content.decode("utf-8", "surrogateescape"), base64.b64encode(content).decode()):

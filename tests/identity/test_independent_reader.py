@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-import psutil
 import pytest
 
 from tenure import _core
@@ -87,15 +86,6 @@ def test_a_process_is_the_same_seen_from_inside_and_outside_its_namespace() -> N
         assert (inside["ns"], inside["boot"]) == (outside.ns, outside.boot)
         assert (inside["start"], inside.get("uniq")) == (str(outside.start), str(outside.uniq))
         assert inside.get("ns_id", "None") == str(outside.ns_id)
-
-
-def test_the_start_time_agrees_with_psutil() -> None:
-    """A third reader, which adds the boot time: the difference of two processes has none."""
-    with processes.sleeping() as one, processes.sleeping() as other:
-        theirs = psutil.Process(other.pid).create_time() - psutil.Process(one.pid).create_time()
-        ours = int(fields(other.record)["start"]) - int(fields(one.record)["start"])
-
-    assert round(theirs * 100) == ours
 
 
 def test_capabilities_are_those_that_can_be_tried() -> None:

@@ -51,7 +51,7 @@ def test_a_process_below_is_seen_alive_and_then_gone_by_its_handle() -> None:
 
 @NEEDS_PIDFS
 def test_a_foreign_namespace_is_unknown_whether_the_number_lives_here_or_not() -> None:
-    """Row 11, case B11."""
+    """Row 11, cases B11 and B14."""
     with processes.sleeping() as living, processes.reaped() as dead:
         for record in (living.record, dead.record):
             elsewhere = changed(record, ns=FOREIGN_NS, ns_id=None, uniq=None)
