@@ -191,6 +191,7 @@ def test_a_list_starts_strictly_after_a_key_that_need_not_exist(store: Store) ->
     assert list(store.list("log/", after="log/1")) == ["log/2", "log/4"]
     assert list(store.list("log/", after="log/3")) == ["log/4"]
     assert list(store.list("log/", after="log/4")) == []
+    assert list(store.list(after="log/1")) == ["log/2", "log/4"]
 
 
 def test_a_prefix_is_a_whole_directory(store: Store) -> None:

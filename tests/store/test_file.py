@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tenure._store import _publish
+from tenure._store import _kernel, _publish
 from tenure._store._file import FileStore
 from tenure.errors import StoreCannotLockError, StoreError
 from tenure.stores import Created, LocalDirectory
@@ -283,6 +283,27 @@ def test_a_link_planted_at_a_temporary_name_is_not_written_through(
         store.create("lease/1", b"mine")
     assert store.sweep() == ((), (f"lease/{planted.name}",))
     assert planted.is_symlink()
+    assert _untouched(outside)
+
+
+def test_a_link_swapped_in_for_a_temporary_file_is_not_followed(
+    store: FileStore, root: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B44: else a stranger's file would become our record."""
+    store.create("lease/0", b"x")
+    real = _kernel.sync
+
+    def swapped_after(fd: int) -> None:
+        real(fd)
+        (temporary,) = (root / "lease").glob(".temp-*")
+        temporary.unlink()
+        temporary.symlink_to(outside / "file")
+
+    monkeypatch.setattr(_publish, "sync", swapped_after)
+    store.create("lease/1", b"mine")
+    assert (outside / "file").stat().st_nlink == 1
+    with pytest.raises(StoreError):
+        store.read("lease/1")
     assert _untouched(outside)
 
 

@@ -171,14 +171,29 @@ def test_a_lost_reply_of_link_is_a_win(root: Path, monkeypatch: pytest.MonkeyPat
 def test_when_nobody_can_say_who_won_neither_do_we(root: Path, one: Child) -> None:
     """EEXIST, and then no answer to "is it mine": neither "won" nor "lost" is known."""
     FileStore(root).create("lease/1", b"other")
-    injected = "inject=?newfstatat,?fstatat64,?statx:error=EIO"
-    with traced(one, "-e", "trace=linkat,newfstatat,statx", "-e", injected):
-        refused = one.ask("create", "lease/1", "x")
-    assert "result" not in refused
-    assert refused["applied"] is None or refused["error"] == FAILED
+    with traced(one, "-e", "trace=newfstatat") as trace:
+        one.ask("create", "lease/1", "x")
+    nth = 1 + ['"1", ' in line for line in trace.lines].index(True)
+    refused = _inject(one, "newfstatat", f"error=EIO:when={nth}+", "create", "lease/1", "x")
+    assert (refused["error"], refused["errno"], refused["applied"]) == (FAILED, errno.EEXIST, None)
+    assert one.ask("names") == {"result": [".lock", "lease/1"]}
 
 
 # Each error as what it is
+
+
+@NEEDS_STRACE
+@pytest.mark.parametrize("error", ["EROFS", "EINVAL"])
+def test_where_there_is_nothing_to_sync_a_durable_read_works(root: Path, one: Child, error: str) -> None:
+    """B103: some file systems that are mounted read-only refuse even the sync, as having nothing to do."""
+    FileStore(root).create("lease/1", b"x")
+    assert _inject(one, "fsync", f"error={error}", "read", "lease/1", "durable") == {"result": "x"}
+
+
+@NEEDS_STRACE
+def test_a_durable_read_that_cannot_sync_says_so(root: Path, one: Child) -> None:
+    FileStore(root).create("lease/1", b"x")
+    assert _inject(one, "fsync", "error=EIO", "read", "lease/1", "durable")["errno"] == errno.EIO
 
 
 @NEEDS_STRACE
@@ -325,12 +340,12 @@ def _killed_at_every_call(one: Child, do: str, key: str, text: str) -> Iterator[
     one.ask("warm_up", "lease/warm")
     with traced(one) as trace:
         one.ask(do, key.format("whole"), text)
-    seen: Counter[str] = Counter()
+    # The first read is the one of the request.
+    seen = Counter(read=1)
     for line in trace.lines:
         name = line.split(maxsplit=1)[1].partition("(")[0]
-        seen[name] += name.isidentifier()
-        # The first read is the one that the child waits in for its request.
-        if name.isidentifier() and (name, seen[name]) != ("read", 1) and name != "restart_syscall":
+        if name.isidentifier() and "read(0," not in line and name not in ("restart_syscall", "select", "pselect6"):
+            seen[name] += 1
             own = key.format(sum(seen.values()))
             one.killed_at(name, seen[name], do, own, text)
             yield own

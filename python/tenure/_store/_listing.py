@@ -36,13 +36,13 @@ class Listing:
             names, leftovers = again_if_stale(lambda: self._scan(prefix))
         self._met[prefix] = leftovers
         # A directory sorts as "name/", which is what its keys go on with: "a.b" < "a/b" < "a0", since "." < "/" < "0".
-        for name in sorted(names):
-            key = prefix + name
-            if not name.endswith("/"):
-                if key > after and _is(check_key, key):
-                    yield key
-            elif (key > after or after.startswith(key)) and _is(check_prefix, key):
-                yield from self.keys(key, after)
+        # Only what may come after *after* is sorted: a log is followed from its end.
+        for key in sorted(prefix + name for name in names if prefix + name > after or after.startswith(prefix + name)):
+            if key.endswith("/"):
+                if _is(check_prefix, key):
+                    yield from self.keys(key, after)
+            elif key > after and _is(check_key, key):
+                yield key
 
     def sweep_what_was_met(self, directory: int, segments: Sequence[str]) -> None:
         """Sweep the leftovers that the last listing of the directory at *segments* saw."""
