@@ -54,6 +54,6 @@ __all__ = [
 ]
 
 # Users see where a name is to be imported from, not in which room it was made.
-for _name in ("Hold", "LeaseStatus", "Verdict", "WriterLease"):
+for _name in ("Hold", "LeaseStatus", "Verdict", "WriterLease", "judge", "judge_many"):
     globals()[_name].__module__ = __name__
 del _name

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-
-from tenure._lease import _keys
+from tenure._lease import _keys, _log
 from tenure._lease._beat import Heart, start_heart
 from tenure._lease._claim import Claim
 from tenure._lifeline import Lifeline
 from tenure.errors import Error
 from tenure.stores import Store
-
-_log = logging.getLogger("tenure.lease")
 
 # Claims of this process that were cut off and could not be marked so. They name a living process, us, and would
 # otherwise block everybody who can see it, ourselves first.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from types import TracebackType
 
 from tenure._clock import Clock
 from tenure._identity import ProcessIdentity
-from tenure._lease import _keys
+from tenure._lease import _keys, _log
 from tenure._lease._beat import Heart
 from tenure._lease._claim import Claim
 from tenure._lease._pulse import Pulse
@@ -18,8 +17,6 @@ from tenure._lease._sight import highest_fence
 from tenure._lifeline import Lifeline
 from tenure.errors import Error, FencedError, HoldError, StoreError
 from tenure.stores import Store
-
-_log = logging.getLogger("tenure.lease")
 
 
 class Hold:
@@ -209,7 +206,7 @@ class Hold:
                 self._on_lost(self)
             except Exception:  # noqa: BLE001  whatever a callback raises
                 # The owner's fault, in the owner's words; what must not happen is that the pulse dies of it.
-                _log.exception("the callback for a lost lease failed")
+                _log.warning("the callback for a lost lease failed", failed=True)
 
     def _fenced(self) -> FencedError:
         with self._state:

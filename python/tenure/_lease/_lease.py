@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from collections.abc import Callable
 from tenure._clock import Clock, SystemClock
 from tenure._identity import Watch, host_name
 from tenure._judgement import Asker
-from tenure._lease import _keys
+from tenure._lease import _keys, _log
 from tenure._lease._attempt import Attempt, is_abandoned
 from tenure._lease._beat import start_heart
 from tenure._lease._claim import Claim, check_terms
@@ -19,8 +18,6 @@ from tenure._lease._sight import DEFAULT_SKEW, DEFAULT_TTL, LeaseStatus, Observe
 from tenure._lifeline import Lifeline
 from tenure.errors import IdentityError, StoreError, StoreUnavailableError, WriterBusyError
 from tenure.stores import LocalDirectory, Store, open_store
-
-_log = logging.getLogger("tenure.lease")
 
 # How often a waiter looks. A death is heard of at once where the holder can be watched; a release is seen by looking.
 _LOOK_LOCALLY_S = 0.05

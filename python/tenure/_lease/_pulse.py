@@ -6,13 +6,11 @@ A daemon thread, so that it ends with the interpreter; the lifeline says what it
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 
+from tenure._lease import _log
 from tenure.errors import Error, FencedError
-
-_log = logging.getLogger("tenure.lease")
 
 
 class Pulse:

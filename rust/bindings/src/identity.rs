@@ -9,6 +9,7 @@ use tenure_identity::{Capabilities, Identity, Malformed, Observer};
 
 use crate::convert::{Asker, raise, raise_malformed};
 
+/// Who a process is, in a form that still means something tomorrow.
 #[pyclass(frozen, eq, module = "tenure")]
 #[derive(PartialEq)]
 pub(crate) struct ProcessIdentity(pub(crate) Identity);

@@ -95,6 +95,7 @@ impl Judgement {
     }
 }
 
+/// Whether the very process that a record describes still lives.
 #[pyfunction]
 #[pyo3(signature = (record, *, host_id=None, host_id_is_unique=None, without=None))]
 pub(crate) fn judge(
@@ -113,6 +114,7 @@ pub(crate) fn judge(
     Ok(py.detach(|| tenure_identity::judge(identity, &observer)).into())
 }
 
+/// `judge` for many, in their order: one probe per distinct process.
 #[pyfunction]
 #[pyo3(signature = (records, *, host_id=None, host_id_is_unique=None, without=None))]
 pub(crate) fn judge_many(
@@ -137,6 +139,7 @@ pub(crate) fn judge_many(
         .collect())
 }
 
+/// The evidence this process can get, found out by trying.
 #[pyfunction]
 pub(crate) fn capabilities(py: Python<'_>) -> PyResult<Bound<'_, PyFrozenSet>> {
     let has = Observer::new(None, None, Capabilities::default()).map_err(|error| raise(&error))?.capabilities();
@@ -144,13 +147,14 @@ pub(crate) fn capabilities(py: Python<'_>) -> PyResult<Bound<'_, PyFrozenSet>> {
     PyFrozenSet::new(py, named.iter().filter(|(_, has)| *has).map(|(name, _)| *name))
 }
 
-/// The GIL is kept: the call takes less time than giving it up.
+/// Nanoseconds on a clock that stands still while the machine sleeps.
 #[pyfunction]
+// The GIL is kept: the call takes less time than giving it up.
 pub(crate) fn awake_ns() -> u64 {
     tenure_identity::awake_ns()
 }
 
-/// As `awake_ns`.
+/// Nanoseconds on a clock that counts while the machine sleeps.
 #[pyfunction]
 pub(crate) fn boottime_ns() -> u64 {
     tenure_identity::boottime_ns()

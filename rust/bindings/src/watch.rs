@@ -21,6 +21,7 @@ fn closed() -> PyErr {
     PyValueError::new_err("the watch is closed")
 }
 
+/// One process, pinned: that very one, whatever happens to its number.
 #[pyclass(frozen, module = "tenure")]
 pub(crate) struct Watch(Mutex<Option<Arc<tenure_identity::Watch>>>);
 
@@ -85,6 +86,7 @@ impl Watch {
     }
 }
 
+/// Many processes, watched at a cost that follows the deaths and not the size.
 #[pyclass(frozen, module = "tenure")]
 pub(crate) struct WatchSet(Mutex<Option<Members>>);
 

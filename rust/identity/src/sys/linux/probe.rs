@@ -11,7 +11,7 @@ use super::pin::Pin;
 use super::procfs::{self, Proc, Unread};
 use crate::parse::TimeOffset;
 use crate::record::Identity;
-use crate::verdict::{Evidence, Judgement, Reason};
+use crate::verdict::{Evidence, Judgement, Reason, Verdict};
 use crate::{Capabilities, Error};
 
 /// How many pidfds share one poll. More would gain little and come near the usual limit of 1024 open files.
@@ -32,7 +32,10 @@ pub(crate) fn by_pid(record: &Identity, env: &Environment, has: Capabilities) ->
     }
     match call::open_pid(record.pid) {
         Ok(pidfd) => match compare(record, env, has, &pidfd) {
-            Some(answer) => (answer, None),
+            Some(answer) => {
+                let pin = (answer.verdict == Verdict::Alive).then_some(Pin::Pidfd(pidfd));
+                (answer, pin)
+            }
             None => {
                 let answer = by_exit(call::has_exited(pidfd.as_fd()), Reason::SameUniqueId, Evidence::Pidfs);
                 (answer, Some(Pin::Pidfd(pidfd)))
