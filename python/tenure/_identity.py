@@ -10,10 +10,20 @@ from __future__ import annotations
 import os
 import sys
 
-from tenure._core import Judgement, ProcessIdentity, Watch, WatchSet, judge, judge_many
+from tenure._core import Judgement, ProcessIdentity, Watch, WatchSet, capabilities, judge, judge_many
 from tenure._verdict import Verdict
 
-__all__ = ["Judgement", "ProcessIdentity", "Verdict", "Watch", "WatchSet", "host_name", "judge", "judge_many"]
+__all__ = [
+    "Judgement",
+    "ProcessIdentity",
+    "Verdict",
+    "Watch",
+    "WatchSet",
+    "capabilities",
+    "host_name",
+    "judge",
+    "judge_many",
+]
 
 
 def host_name() -> str:
