@@ -46,12 +46,13 @@ def environment(**changes: str) -> dict[str, str]:
 
 def tenure(*words: str, prefix: Sequence[str] = (), **options: Any) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""
+    how: dict[str, Any] = {"cwd": ROOT, "env": environment(), "capture_output": True}
     return subprocess.run(
         [*prefix, *TENURE, *words],
         text=True,
         timeout=PATIENCE,
         check=False,
-        **({"cwd": ROOT, "env": environment(), "capture_output": True} | options),
+        **(how | options),
     )
 
 

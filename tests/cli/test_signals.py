@@ -30,7 +30,7 @@ from tests.cli.running import (
 from tests.helpers import independent
 from tests.helpers.capabilities import NEEDS_PID_NAMESPACE
 from tests.helpers.namespaces import OWN_PROC
-from tests.helpers.processes import PATIENCE, ROOT, until
+from tests.helpers.processes import PATIENCE, ROOT, until, until_state
 
 
 @pytest.mark.parametrize("name", ["HUP", "INT", "QUIT", "USR1", "USR2", "WINCH", "CONT"])

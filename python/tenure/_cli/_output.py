@@ -60,7 +60,8 @@ def show(title: str, rows: Iterable[Row]) -> None:
     width = max(30, out.width - _LABEL_WIDTH - 3) if out.is_terminal else 0
     out.print(Text(printable(title), "bold"))
     for label, value in rows:
-        head = Text(f"  {label:<{_LABEL_WIDTH}}", "dim")
+        # Assembled: what is appended to a styled text would take on its style.
+        head = Text.assemble((f"  {label:<{_LABEL_WIDTH}}", "dim"))
         if isinstance(value, Text):
             out.print(head + value)
             continue
@@ -90,7 +91,9 @@ def note(message: str) -> None:
 
 def _say(line: Text) -> None:
     try:
-        console(stderr=True).print(line)
+        err = console(stderr=True)
+        # On a terminal broken between words; elsewhere one message is one line.
+        err.print(line, soft_wrap=not err.is_terminal)
     except OSError:
         # Nobody reads stderr any more. That must not end a pulse, nor a command.
         pass
