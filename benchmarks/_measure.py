@@ -54,8 +54,8 @@ def take_turns(contenders: Mapping[str, Turn], rounds: int) -> dict[str, list[fl
     """
     Let each have its turn, round after round.
 
-    A turn is played twice and counts the second time. The kernel frees a closed pidfd some milliseconds later, in the time
-    of whoever runs then: that must be the one who opened it. To count the first time made `judge_many` look 15 % slower.
+    A turn is played twice and counts the second time. The kernel frees what was closed some milliseconds later, in the
+    time of whoever runs then, which must be the one who closed it.
     """
     order = list(contenders)
     times: dict[str, list[float]] = {name: [] for name in order}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import gc
 import json
 import os
@@ -21,7 +22,6 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -46,34 +46,24 @@ NAMES: dict[str, object] = {
 
 
 class Floor:
-    """The bare system calls, measured by a program of their own that takes turns with this one."""
+    """The bare system calls, made by a library in this very process: see rust/identity/examples/floor.rs."""
 
-    def __init__(self, program: Path) -> None:
-        self._process = subprocess.Popen(
-            [program, "measure"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-        )
-
-    def __enter__(self) -> Floor:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.communicate()
-
-    def ask(self, operation: str, loops: int, *pids: int) -> float:
-        """Nanoseconds per operation (per process, for `verdicts`)."""
-        ours, theirs = self._process.stdin, self._process.stdout
-        assert ours is not None
-        assert theirs is not None
-        print(operation, loops, *pids, file=ours, flush=True)
-        return float(json.loads(theirs.readline())["ns"])
+    def __init__(self, library: Path) -> None:
+        # PyDLL keeps the GIL: nothing of it is in the times.
+        self._run = ctypes.PyDLL(str(library)).floor
+        self._run.restype = ctypes.c_double
+        self._run.argtypes = [ctypes.c_char_p, ctypes.c_uint32, ctypes.POINTER(ctypes.c_uint32), ctypes.c_size_t]
 
     def turn(self, operation: str, *pids: int) -> Turn:
-        """As many as take one turn's time."""
+        """Nanoseconds per operation; per process for `verdicts`."""
+        asked = (ctypes.c_uint32 * max(1, len(pids)))(*pids)
+
+        def run(loops: int) -> float:
+            return float(self._run(operation.encode(), loops, asked, len(asked)))
+
         each = len(pids) if operation == "verdicts" else 1
-        loops = max(1, round(TURN_NS / (self.ask(operation, 20, *pids) * each)))
-        return lambda: self.ask(operation, loops, *pids)
+        loops = max(1, round(TURN_NS / (run(20) * each)))
+        return lambda: run(loops)
 
 
 def filelock_check(pid: int) -> dict[str, object]:
@@ -89,20 +79,35 @@ def filelock_check(pid: int) -> dict[str, object]:
     return {"owner_is_stale": owner_is_stale, "host": host, "token": token}
 
 
-def build_floor() -> Path:
-    command = ["cargo", "build", "--release", "--package", "tenure-identity", "--example", "floor"]
+def build() -> dict[str, Path]:
+    """The Rust side: `floor`, the system calls, and `crowd`, which makes processes."""
+    command = [
+        "cargo",
+        "build",
+        "--release",
+        "--package",
+        "tenure-identity",
+        "--example",
+        "floor",
+        "--example",
+        "crowd",
+    ]
     built = subprocess.run(
         [*command, "--quiet", "--message-format", "json"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
     )
-    messages = [json.loads(line) for line in built.stdout.splitlines()]
-    return next(Path(message["executable"]) for message in messages if message.get("executable"))
+    made = [json.loads(line) for line in built.stdout.splitlines()]
+    return {
+        one["target"]["name"]: Path(one["filenames"][0])
+        for one in made
+        if "example" in one.get("target", {"kind": ()})["kind"]
+    }
 
 
 @contextlib.contextmanager
 def crowd(program: Path, count: int, threads: int) -> Iterator[tuple[list[int], int]]:
     """Idle processes, and the number of a dead one. They end with the block, and with us."""
     maker = subprocess.Popen(
-        [program, "crowd", str(count), str(threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [program, str(count), str(threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert maker.stdout is not None
     try:
@@ -390,7 +395,8 @@ def main() -> None:
         sys.exit("the core knows nothing about this system, so there is nothing to measure")
     rounds, processes, entries = (3, 100, 1000) if quick else (41, 2000, 100_000)
 
-    program = build_floor()
+    programs = build()
+    floor, program = Floor(programs["floor"]), programs["crowd"]
     pin_to_one_cpu()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = processes + 256
@@ -405,7 +411,7 @@ def main() -> None:
         notes.append("this kernel has no pidfs: the judgement goes by start time, and the targets do not apply")
     if not filelock_check(os.getpid()):
         notes.append("filelock is not installed, or has moved its owner check")
-    with Floor(program) as floor, crowd(program, processes, 1) as (pids, dead):
+    with crowd(program, processes, 1) as (pids, dead):
         for threads in (1, 500):
             with crowd(program, 1, threads) as ([pid], _):
                 measure_one(rows, floor, pid, threads)
