@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tenure import _core
-from tests.helpers.capabilities import NEEDS_LINUX_PROC, NEEDS_PID_NAMESPACE, NEEDS_PIDFS
+from tests.helpers.capabilities import NEEDS_LINUX_PROC, NEEDS_MOUNT, NEEDS_PID_NAMESPACE, NEEDS_PIDFS
 from tests.helpers.independent import Seen
 from tests.helpers.namespaces import OWN_PROC
 from tests.helpers.processes import Agent
@@ -121,6 +123,18 @@ def test_a_checkpoint_restored_within_the_same_tick_is_not_current() -> None:
 
     assert _core.ProcessIdentity.from_json(mine).is_current()
     assert not _core.ProcessIdentity.from_json(later(mine, "uniq")).is_current()
+
+
+@NEEDS_MOUNT
+def test_a_checkpoint_restored_on_another_machine_is_not_current(tmp_path: Path) -> None:
+    """The boot id is read anew and not remembered."""
+    other = tmp_path / "boot_id"
+    other.write_text(OTHER_BOOT + "\n", "ascii")
+    with Agent(("unshare", "--mount")) as agent:
+        assert agent.ask("is_current", record=agent.record) is True
+        mount = ["mount", "--bind", str(other), "/proc/sys/kernel/random/boot_id"]
+        subprocess.run(["nsenter", "--mount", "--target", str(agent.pid), *mount], check=True, timeout=20)
+        assert agent.ask("is_current", record=agent.record) is False
 
 
 @pytest.mark.parametrize("changes", [{"boot": OTHER_BOOT}, {"ns": "4026599999"}, {"pid": 1}])
