@@ -184,7 +184,12 @@ struct Question<'r>(&'r Identity);
 impl Hash for Question<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         // These tell almost all records apart; hashing the long texts too would cost more than the rare collision.
-        (self.0.pid, self.0.uniq, self.0.start).hash(state);
+        // Written in one go: a write for each field and its discriminant took three times as long.
+        let mut bytes = [0; 20];
+        bytes[..4].copy_from_slice(&self.0.pid.to_ne_bytes());
+        bytes[4..12].copy_from_slice(&self.0.uniq.unwrap_or_default().to_ne_bytes());
+        bytes[12..].copy_from_slice(&self.0.start.unwrap_or_default().to_ne_bytes());
+        state.write(&bytes);
     }
 }
 
