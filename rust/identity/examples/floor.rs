@@ -1,6 +1,6 @@
 //! The floor under `benchmarks/bench_judge.py`: the bare system calls, without Python around them and yet in its process.
 //!
-//! In its process, since the same calls in a small program of their own were 15 % cheaper, whoever made them.
+//! In its process, so that both sides of a ratio have the same descriptors, memory and place in the scheduler.
 
 #[path = "../benches/raw/mod.rs"]
 mod raw;
