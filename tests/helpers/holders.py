@@ -78,6 +78,8 @@ def executed(store: Path | str, **options: Any) -> Iterator[Agent]:
         agent.ask("exec_sleep", from_a_thread=False)
         comm = Path(f"/proc/{agent.pid}/comm")
         processes.until(lambda: comm.read_text() == "sleep\n", "no exec happened")
+        # Close-on-exec ends a lock when the exec returns to the new program, a moment after its name is there.
+        processes.until_state(agent.pid, "S")
         yield agent
 
 

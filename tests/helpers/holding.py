@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -78,13 +79,27 @@ def told(error: Any) -> dict[str, Any]:
     }
 
 
-def in_a_fork(do: str) -> Any:
-    """Have a forked child do *do* and leave; its answer, and how it left."""
+def in_a_fork(call: str) -> str:
+    """Have a forked child do *call* and leave; its answer."""
+    return _answer_of_a_fork(globals()[call])
+
+
+def taken_in_a_fork(store: str) -> str:
+    """Have a forked child acquire, and end while it holds; its fence, or why it has none."""
+
+    def take_it() -> str:
+        answer = take(store)
+        return str(answer.get("kind") or answer["fence"])
+
+    return _answer_of_a_fork(take_it)
+
+
+def _answer_of_a_fork(call: Callable[[], object]) -> str:
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         with contextlib.suppress(BaseException):
-            os.write(writing, str(globals()[do]()).encode())
+            os.write(writing, str(call()).encode())
         os._exit(0)
     os.close(writing)
     with open(reading, encoding="utf-8") as answer:

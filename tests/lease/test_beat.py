@@ -129,7 +129,7 @@ def test_a_holder_whose_descriptors_were_closed_writes_into_no_other_file(tmp_pa
     of_the_store = []
     for number in numbers:
         try:
-            target = os.readlink(f"/proc/self/fd/{number}")
+            target = str(Path(f"/proc/self/fd/{number}").readlink())
         except OSError:
             continue
         if target.startswith(str(tmp_path)):

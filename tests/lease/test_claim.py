@@ -173,7 +173,7 @@ def test_a_wrong_lifeline_is_no_lifeline(lifeline: object) -> None:
     assert changed(lifeline=lifeline).lifeline is None
 
 
-ESCAPES = "\x1b]0;owned\x07\x1b[2Jx\r\n\x9b31m‮evil\u200b"
+ESCAPES = "\x1b]0;owned\x07\x1b[2Jx\r\n\x9b31m\u202eevil\u200b"
 
 
 @pytest.mark.parametrize("field", ["label", "host_name", "acquired_at"])
