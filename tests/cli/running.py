@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -102,6 +104,19 @@ def told(log: Path) -> list[str]:
 
 def until_told(log: Path, *words: str) -> None:
     until(lambda: set(words) <= set(told(log)), f"the command has not said {words}: {told(log)}")
+
+
+def until_waiting(pid: int) -> None:
+    """Until the `tenure run` of *pid* waits for the lease: it has blocked SIGTERM, and had time for a few looks."""
+
+    def blocked() -> bool:
+        for line in Path(f"/proc/{pid}/status").read_text("ascii").splitlines():
+            if line.startswith("SigBlk:"):
+                return bool(int(line.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
+        return False
+
+    until(blocked, f"{pid} does not wait")
+    time.sleep(0.3)
 
 
 def look(url: object) -> LeaseStatus:

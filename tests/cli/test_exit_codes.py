@@ -140,15 +140,21 @@ def test_a_store_that_cannot_be_read_is_1_without_a_traceback(tmp_path: Path) ->
     only_the_error(done.stderr)
 
 
+def test_a_path_cannot_steer_the_terminal() -> None:
+    done = tenure("judge", "/nowhere/\x1b]0;title\x07")
+    assert "path=`/nowhere/�]0;title�`" in done.stderr
+
+
 def test_the_help_lists_the_exit_codes() -> None:
     shown = tenure("--help").stdout
     for code in ("0", "1", "2", "3, 4", "75", "78", "126, 127", "128+n"):
         assert f"\n    {code} " in shown, code
 
 
-def test_a_reader_that_has_seen_enough_gets_no_traceback() -> None:
+@pytest.mark.parametrize("option", [(), ("--json",)])
+def test_a_reader_that_has_seen_enough_gets_no_traceback(option: tuple[str, ...]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    done = tenure("whoami", capture_output=False, stdout=writing, stderr=subprocess.PIPE)
+    done = tenure("whoami", *option, capture_output=False, stdout=writing, stderr=subprocess.PIPE)
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, "")

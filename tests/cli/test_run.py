@@ -22,6 +22,7 @@ from tests.cli.running import (
     tenure,
     told,
     until_told,
+    until_waiting,
     verdict,
 )
 from tests.helpers.processes import PATIENCE, ROOT, until
@@ -64,16 +65,43 @@ def test_input_and_output_are_the_commands(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("data", "problem\n")
 
 
-def test_the_command_gets_no_descriptor_but_the_lifeline(tmp_path: Path) -> None:
-    listing = "import os; print(*[os.path.realpath(f'/proc/self/fd/{fd}') for fd in range(3, 64) if os.path.exists(f'/proc/self/fd/{fd}')], sep='\\n')"
-    opened = tenure("run", str(tmp_path / "lease"), "--", sys.executable, "-c", listing).stdout.splitlines()
+# Prints the files that are open above standard error.
+OPEN_FILES = (
+    sys.executable,
+    "-c",
+    """
+import os
+for fd in sorted(os.listdir("/proc/self/fd"), key=int):
+    path = os.path.realpath(f"/proc/self/fd/{fd}")
+    if int(fd) > 2 and os.path.isfile(path):
+        print(path)
+""",
+)
+
+
+def test_the_command_gets_no_descriptor_of_ours_but_the_lifeline(tmp_path: Path) -> None:
+    opened = tenure("run", str(tmp_path / "lease"), "--", *OPEN_FILES).stdout.splitlines()
     assert [Path(path).parent for path in opened] == [tmp_path / "lease/lease/lifeline"]
+    assert tenure("run", "--close-lifeline", str(tmp_path / "lease"), "--", *OPEN_FILES).stdout == ""
+
+
+def test_what_we_were_given_for_the_command_is_passed_on(tmp_path: Path) -> None:
+    with open(tmp_path / "given", "wb") as given:
+        done = tenure("run", "--close-lifeline", str(tmp_path / "lease"), "--", *OPEN_FILES, pass_fds=[given.fileno()])
+    assert done.stdout == f"{tmp_path / 'given'}\n"
+
+
+def test_a_command_under_two_leases_carries_both_lifelines(tmp_path: Path) -> None:
+    inner = (sys.executable, "-m", "tenure", "run", str(tmp_path / "inner"), "--", *OPEN_FILES)
+    opened = tenure("run", str(tmp_path / "outer"), "--", *inner).stdout.splitlines()
+    assert {Path(path).parents[2].name for path in opened} == {"outer", "inner"}
 
 
 def test_the_command_starts_with_no_signal_blocked_and_none_ignored(tmp_path: Path) -> None:
-    masks = "grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status"
-    plainly = subprocess.run(["sh", "-c", masks], capture_output=True, text=True, check=True).stdout
-    assert tenure("run", str(tmp_path / "lease"), "--", "sh", "-c", masks).stdout == plainly
+    # Without a shell, which would clear what is blocked.
+    masks = ("grep", "-E", "^Sig(Blk|Ign|Cgt)", "/proc/self/status")
+    plainly = subprocess.run(masks, capture_output=True, text=True, check=True).stdout
+    assert tenure("run", str(tmp_path / "lease"), "--", *masks).stdout == plainly
 
 
 def test_a_killed_run_with_a_living_command_is_not_taken_over_until_that_has_ended(tmp_path: Path) -> None:
@@ -159,6 +187,7 @@ def test_b87_the_next_one_waits_and_takes_over_when_the_first_is_told_to_end(tmp
         until_told(log, "1")
         # A wait that is shorter than ttl + skew: only the release can let it in.
         with started("run", "--wait", "25", url, "--", "sh", "-c", command, str(log)) as second:
+            until_waiting(second.pid)
             first.terminate()
             assert ended(first) == (128 + signal.SIGTERM, "")
             until_told(log, "2")
@@ -172,7 +201,8 @@ def test_b87_the_next_one_takes_over_at_once_when_the_first_is_killed_with_its_c
     command = 'echo "$TENURE_FENCE" >> "$0"; exec sleep 60'
     with started("run", url, "--", "sh", "-c", command, str(log)) as first:
         until_told(log, "1")
-        with started("run", "--wait", "25", url, "--", "sh", "-c", command, str(log)):
+        with started("run", "--wait", "25", url, "--", "sh", "-c", command, str(log)) as second:
+            until_waiting(second.pid)
             for pid in (*children(first.pid), first.pid):
                 os.kill(pid, signal.SIGKILL)
             until_told(log, "2")

@@ -25,6 +25,7 @@ from tests.cli.running import (
     started,
     told,
     until_told,
+    until_waiting,
     verdict,
 )
 from tests.helpers import independent
@@ -61,7 +62,7 @@ def test_a_signal_while_waiting_ends_the_wait_and_starts_nothing(tmp_path: Path,
     with held(tmp_path / "lease"):
         words = ("--wait", "3600", str(tmp_path / "lease"), "--", "touch", str(tmp_path / "started"))
         with started("run", *words) as process:
-            until_blocked(process.pid, signal.SIGTERM)
+            until_waiting(process.pid)
             process.send_signal(number)
             assert ended(process) == (128 + number, "")
     assert not (tmp_path / "started").exists()
@@ -71,7 +72,7 @@ def test_a_signal_while_waiting_that_is_not_about_ending_reaches_the_command_whe
     with held(tmp_path / "lease"):
         words = ("--wait", "30", str(tmp_path / "lease"), "--", "sleep", "60")
         process = subprocess.Popen([*TENURE, "run", *words], cwd=ROOT, env=environment())
-        until_blocked(process.pid, signal.SIGUSR1)
+        until_waiting(process.pid)
         process.send_signal(signal.SIGUSR1)
     assert process.wait(PATIENCE) == 128 + signal.SIGUSR1
 
@@ -120,28 +121,28 @@ def test_what_we_are_told_to_ignore_stays_ignored_for_the_command_too(tmp_path: 
         assert ended(process)[0] == 128 + signal.SIGTERM
 
 
+# Brings `tenure run` to the foreground again once it has stopped and the file $GO is there.
+WITH_JOB_CONTROL = ("-m", "-c", '"$@"; until [ -e "$GO" ]; do sleep 0.01; done; fg')
+# In one process group with what it runs, and deaf to the keys.
+WITHOUT = ("-c", 'trap : INT QUIT; "$@"; true')
+
+
 class Terminal:
-    """
-    A shell with job control on a terminal of its own, with `tenure run` in the foreground.
+    """A shell on a terminal of its own, with `tenure run` in the foreground."""
 
-    When that stops, it is brought to the foreground again as soon as the file *go* is there.
-    """
-
-    def __init__(self, words: list[str], go: Path) -> None:
+    def __init__(self, shell: tuple[str, ...], words: tuple[str, ...], go: Path) -> None:
         self.shell, self.master = pty.fork()
         if self.shell == 0:
             os.chdir(ROOT)
-            # The job stands alone in its process group, and the shell outside of it: a Ctrl-Z stops no group without one.
-            waiting = '"$@"; until [ -e "$GO" ]; do sleep 0.01; done; fg'
-            os.execve("/bin/sh", ["sh", "-m", "-c", waiting, "sh", *words], environment(GO=str(go)))
+            os.execve("/bin/sh", ["sh", *shell, "sh", *TENURE, *words], environment(GO=str(go)))
 
     def type(self, keys: bytes) -> None:
         os.write(self.master, keys)
 
 
 @contextmanager
-def on_a_terminal(*words: str, go: Path = Path("/")) -> Iterator[Terminal]:
-    terminal = Terminal([*TENURE, *words], go)
+def on_a_terminal(shell: tuple[str, ...], *words: str, go: Path = Path("/")) -> Iterator[Terminal]:
+    terminal = Terminal(shell, words, go)
     try:
         yield terminal
     finally:
@@ -155,17 +156,32 @@ def on_a_terminal(*words: str, go: Path = Path("/")) -> Iterator[Terminal]:
 @pytest.mark.parametrize(("key", "name"), [(b"\x03", "INT"), (b"\x1c", "QUIT")])
 def test_what_a_terminal_sends_reaches_the_command_once(tmp_path: Path, key: bytes, name: str) -> None:
     log = tmp_path / "log"
-    with on_a_terminal("run", str(tmp_path / "lease"), "--", *TELLER, str(log)) as terminal:
+    with on_a_terminal(WITHOUT, "run", str(tmp_path / "lease"), "--", *TELLER, str(log)) as terminal:
         until_told(log, "started")
+        (run,) = children(terminal.shell)
+        # Stopped until the command has dealt with the first, since two that come at once count as one.
+        os.kill(run, signal.SIGSTOP)
+        until_state(run, "T")
         terminal.type(key)
         until_told(log, name)
-        (run,) = children(terminal.shell)
-        os.kill(run, signal.SIGUSR1)
-        until_told(log, "USR1")
-        # Whatever was passed on for the key has been passed on before the later signal.
-        assert told(log).count(name) == 1
+        os.kill(run, signal.SIGCONT)
+        # Signals that wait are taken in the order of their numbers, and those of the keys are low.
+        until_told(log, "CONT")
+        assert told(log) == ["started", name, "CONT"]
         os.kill(run, signal.Signals[f"SIG{name}"])
         until(lambda: told(log).count(name) == 2, "one from a person is passed on")
+        os.kill(run, signal.SIGTERM)
+        until_told(log, "TERM")
+
+
+def test_what_a_terminal_sends_is_passed_on_to_a_command_that_has_left_its_reach(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    words = ("run", str(tmp_path / "lease"), "--", "setsid", *TELLER, str(log))
+    with on_a_terminal(WITHOUT, *words) as terminal:
+        until_told(log, "started")
+        terminal.type(b"\x03")
+        until_told(log, "INT")
+        (run,) = children(terminal.shell)
         os.kill(run, signal.SIGTERM)
         until_told(log, "TERM")
 
@@ -173,7 +189,7 @@ def test_what_a_terminal_sends_reaches_the_command_once(tmp_path: Path, key: byt
 def test_ctrl_z_stops_both_and_the_lease_is_kept(tmp_path: Path) -> None:
     log, lease, go = tmp_path / "log", tmp_path / "lease", tmp_path / "go"
     words = ("run", "--ttl", "0.2", "--skew", "0", str(lease), "--", *TELLER, str(log))
-    with on_a_terminal(*words, go=go) as terminal:
+    with on_a_terminal(WITH_JOB_CONTROL, *words, go=go) as terminal:
         until_told(log, "started")
         (run,) = children(terminal.shell)
         (command,) = children(run)
@@ -215,15 +231,3 @@ def test_as_process_1_of_a_namespace_it_reaps_whom_others_left(tmp_path: Path) -
         "run", str(tmp_path / "lease"), "--", "sh", "-c", script, str(tmp_path / "log"), prefix=OWN_PROC
     ) as process:
         assert ended(process) == (5, "")
-
-
-def until_blocked(pid: int, number: int) -> None:
-    """Until *pid* has blocked *number*, so that it will be noticed and not just kill."""
-
-    def blocked() -> bool:
-        for line in Path(f"/proc/{pid}/status").read_text("ascii").splitlines():
-            if line.startswith("SigBlk:"):
-                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
-        return False
-
-    until(blocked, f"signal {number} is not blocked")

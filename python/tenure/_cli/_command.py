@@ -10,7 +10,8 @@ assert sys.platform != "win32"
 import os  # noqa: E402
 import signal  # noqa: E402
 import subprocess  # noqa: E402
-from collections.abc import Mapping, Sequence  # noqa: E402
+from collections.abc import Iterator, Mapping, Sequence  # noqa: E402
+from contextlib import contextmanager  # noqa: E402
 
 from tenure._cli._signals import Event, Inbox  # noqa: E402
 from tenure.errors import Error  # noqa: E402
@@ -43,17 +44,17 @@ class Command:
     @staticmethod
     def start(words: Sequence[str], environment: Mapping[str, str], lifeline: int | None, inbox: Inbox) -> Command:
         """
-        Start *words*, which inherit the descriptor *lifeline*.
+        Start *words*, which inherit the descriptor *lifeline* and whatever we were given to pass on.
 
         Raises:
             CannotStartError: as a shell would say with 126 or 127.
         """
-        inherited = () if lifeline is None else (lifeline,)
-        # No preexec_fn, ever: it runs our hooks for forked children, and those close the lifeline.
-        with inbox.let_through():
+        # No preexec_fn, ever: it runs our hooks for forked children, and those close the lifeline. And no pass_fds, which
+        # would close what we were given for the command: a socket, a lock, the lifeline of a `tenure run` around us.
+        with inbox.let_through(), _inheritable(lifeline):
             try:
                 # What it is told to run is what it is for.
-                process = subprocess.Popen(words, env={**os.environ, **environment}, pass_fds=inherited)  # noqa: S603
+                process = subprocess.Popen(words, env={**os.environ, **environment}, close_fds=False)  # noqa: S603
                 return Command(process)
             except OSError as error:
                 raise CannotStartError(words[0], error) from error
@@ -91,6 +92,19 @@ class Command:
         except OSError:
             return False
         return beside_us and (event.sender == "kernel" or _in_the_foreground())
+
+
+@contextmanager
+def _inheritable(fd: int | None) -> Iterator[None]:
+    """For a moment in which nobody else starts a process, a descriptor that our children get too."""
+    if fd is None:
+        yield
+        return
+    os.set_inheritable(fd, True)
+    try:
+        yield
+    finally:
+        os.set_inheritable(fd, False)
 
 
 def _in_the_foreground() -> bool:
