@@ -41,8 +41,9 @@ while True:
 
 
 def environment(**changes: str) -> dict[str, str]:
-    """Ours, without what an operator may have set, and plain."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TENURE_", "FORCE_COLOR"))}
+    """Ours, without what an operator may have set, plain, and buffered as usual."""
+    unwanted = ("TENURE_", "FORCE_COLOR", "PYTHONUNBUFFERED")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
     return inherited | changes
 
 

@@ -84,7 +84,6 @@ def test_b105_fenced_is_1_and_not_75(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        [],
         ["no-such-command"],
         ["run", "somewhere"],
         ["run", "somewhere", "--"],
@@ -131,6 +130,12 @@ def test_b105_each_error_exits_with_its_own_code_and_says_message_and_hint(
     assert _app.run(["status", "somewhere"]) == kind.exit_code
     out, err = capsys.readouterr()
     assert (out, only_the_error(err)) == ("", ("what happened", "what to do"))
+
+
+def test_without_a_word_it_shows_what_there_is() -> None:
+    done = tenure()
+    for word in ("judge", "run", "status", "whoami", "Exit codes:"):
+        assert word in done.stdout + done.stderr
 
 
 def test_a_store_that_cannot_be_read_is_1_without_a_traceback(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 import click
@@ -60,7 +59,6 @@ def run(arguments: list[str] | None = None) -> int:
         _output.complain(str(error), error.hint)
         return error.exit_code
     except BrokenPipeError:
-        # Whoever read us has seen enough. The interpreter flushes once more at its end, and would complain then.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _output.nobody_reads(sys.stdout)
         return 1
     return code if isinstance(code, int) else 0

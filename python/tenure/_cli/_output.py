@@ -6,9 +6,10 @@ import errno
 import json
 import logging
 import os
+import sys
 import textwrap
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.text import Text
@@ -95,7 +96,17 @@ def _say(line: Text) -> None:
         # On a terminal broken between words; elsewhere one message is one line.
         err.print(line, soft_wrap=not err.is_terminal)
     except OSError:
-        # Nobody reads stderr any more. That must not end a pulse, nor a command.
+        # That must not end a pulse, nor a command.
+        nobody_reads(sys.stderr)
+
+
+def nobody_reads(stream: TextIO) -> None:
+    """Whoever read *stream* has left. The interpreter flushes it once more at its end, and would complain then."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+    except OSError:
         pass
 
 
