@@ -71,7 +71,9 @@ def test_whoever_takes_the_lease_between_our_look_and_our_claim_has_it() -> None
         others.append(WriterLease(store, ttl=LONG).acquire())
         others[0].renew()
 
+    # Wherever a taker may look next, and at the latest when it creates its claim.
     store.on("list", "lease/beat/").run(other_takes_it)
+    store.on("create", _keys.claim(2)).run(other_takes_it)
     with pytest.raises(WriterBusyError):
         WriterLease(store, ttl=LONG).acquire()
     others[0].check()
