@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure import FencedError, StoreUnavailableError, WriterLease
+from tenure import FencedError, StoreError, StoreUnavailableError, WriterLease
 from tenure._lease import _keys
 from tenure._lease._beat import Beat, _BySwap, start_heart
 from tenure._store._file import FileStore
@@ -155,6 +155,27 @@ def test_a_holder_whose_descriptors_were_closed_writes_into_no_other_file(tmp_pa
                 os.close(fd)
             except OSError:
                 pass
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="beats go on into a file that has no name any more: the holder believes, and everybody sees silence",
+)
+def test_a_beat_that_nobody_can_see_is_no_renewal(tmp_path: Path) -> None:
+    """Somebody removed the file. To whoever cannot judge the holder it falls silent, and it would never know."""
+    store = FileStore(tmp_path / "store")
+    hold = WriterLease(store, ttl=LONG).acquire()
+    hold.renew()
+    store.path_of(KEY).unlink()
+    try:
+        hold.renew()
+        found = store.read(KEY)
+        assert found is not None
+        assert Beat.decode(found.data, hold.nonce).number > 0
+    except StoreError:
+        pass
+    finally:
+        hold.release()
 
 
 class Clones:
