@@ -254,14 +254,14 @@ ALIVE, GONE, UNKNOWN = (verdict.value for verdict in Verdict)
 SCENES: list[tuple[str, Callable[[str], Outcome], set[tuple[str, str]], bool]] = [
     ("lives", alive, {(ALIVE, "lifeline_held")}, False),
     ("was killed", killed, {(GONE, "lifeline_free")}, True),
-    ("was killed, nobody reaped it: a zombie", zombie, {(GONE, "lifeline_free")}, True),
+    ("was killed and not reaped: a zombie", zombie, {(GONE, "lifeline_free")}, True),
     ("is suspended, its ttl is long over", suspended, {(ALIVE, "lifeline_held")}, False),
-    ("has died, another process has its pid", pid_reused, {(GONE, "pid_reused")}, True),
+    ("has died, its pid is another's now", pid_reused, {(GONE, "pid_reused")}, True),
     ("lives in another pid namespace", in_another_namespace, {(ALIVE, "lifeline_held")}, False),
     ("  ... and was killed there", killed_in_another_namespace, {(GONE, "lifeline_free")}, True),
-    ("was `tenure run`, its command lives on", command_lives_on, {(ALIVE, "lifeline_held")}, False),
+    ("was `tenure run`; its command lives", command_lives_on, {(ALIVE, "lifeline_held")}, False),
     ("  ... and the command has ended", command_has_ended, {(GONE, "lifeline_free")}, True),
-    ("runs on, but its main thread has exited", main_thread_exited, {(ALIVE, "lifeline_held")}, False),
+    ("runs on, its main thread has exited", main_thread_exited, {(ALIVE, "lifeline_held")}, False),
     ("left a record that names no process", without_identity, {(UNKNOWN, "no_identity")}, False),
 ]
 
@@ -273,19 +273,19 @@ def main() -> int:
     """Play every scene; 1 if one came out wrong."""
     show = printer()
     show("bold", "tenure: one writer at a time, and proof when the last one is gone.\n")
-    show("", "In each scene a real process takes the writer lease. Then the next writer asks for it.\n")
-    wide = shutil.get_terminal_size((120, 24)).columns >= 112
-    heading = f"  {'the holder ...':<41}{'next writer':<12}{'took':>8}   {'the hold is':<24}"
+    show("", "A real process takes the writer lease; then the next writer asks for it.\n")
+    wide = shutil.get_terminal_size((120, 24)).columns >= 104
+    heading = f"  {'the holder ...':<37}{'next writer':<12}{'took':>6}  {'the hold is':<22}"
     show("dim", (heading + "its process is" * wide).rstrip())
     counts = dict.fromkeys("✓✗-", 0)
     for title, scene, holds, taken in SCENES:
         mark, rest = played(scene, holds, taken, wide)
         counts[mark] += 1
         show({"✓": "green", "✗": "bold red", "-": "yellow"}[mark], f"{mark} ", end="")
-        show("dim" if mark == "-" else "", f"{title:<41}{rest}".rstrip())
+        show("dim" if mark == "-" else "", f"{title:<37}{rest}".rstrip())
     skipped = f", {counts['-']} skipped" * bool(counts["-"])
     show("", f"\n{counts['✓']} as it must be, {counts['✗']} not{skipped}. No signal was sent to find out, not even 0.")
-    show("dim", "Every takeover got a higher fence, which is what keeps out a writer that comes back late.")
+    show("dim", "Each takeover got a higher fence: that keeps out a writer that comes back late.")
     return 1 if counts["✗"] else 0
 
 
@@ -302,9 +302,11 @@ def played(scene: Callable[[str], Outcome], holds: set[tuple[str, str]], taken: 
             return "✗", f"{type(error).__name__}: {error}"
     right = outcome.taken is taken and tuple(outcome.hold) in holds
     fate = "takes over" if outcome.taken else "is refused"
-    rest = f"{fate:<12}{outcome.milliseconds:>5.1f} ms   {' · '.join(outcome.hold):<24}"
-    if wide or outcome.note:
-        rest += outcome.note or " · ".join(outcome.process)
+    rest = f"{fate:<11}{outcome.milliseconds:>4.1f} ms  {': '.join(outcome.hold):<22}"
+    if outcome.note:
+        rest = f"{rest}{outcome.note}" if wide else f"{rest.rstrip()}\n{'':<39}{outcome.note}"
+    elif wide:
+        rest += ": ".join(outcome.process)
     if not right:
         rest = f"{rest.rstrip()}   must be: {'takes over' if taken else 'is refused'}, {sorted(holds)}"
     return "✓" if right else "✗", rest

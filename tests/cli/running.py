@@ -74,7 +74,7 @@ def started(*words: str, prefix: Sequence[str] = (), **options: Any) -> Iterator
         yield process
     finally:
         # Its command carries the lifeline on, and reading a pipe to its end would wait for that one too.
-        for child in children(process.pid):
+        for child in descendants(process.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, 9)
         process.kill()
@@ -90,6 +90,11 @@ def children(pid: int) -> list[int]:
         return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()]
     except OSError:
         return []
+
+
+def descendants(pid: int) -> list[int]:
+    """All below *pid*."""
+    return [one for child in children(pid) for one in (child, *descendants(child))]
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:

@@ -232,8 +232,9 @@ def test_a_broken_supervision_takes_the_command_with_it(tmp_path: Path) -> None:
         check=False,
     )
     assert "RuntimeError: supervision" in done.stderr
-    if (tmp_path / "pid").exists():
-        assert not Path(f"/proc/{(tmp_path / 'pid').read_text('ascii').strip()}").exists()
+    # Ended before it could say who it is, or since.
+    pid = (tmp_path / "pid").read_text("ascii").strip() if (tmp_path / "pid").exists() else ""
+    assert pid == "" or not Path("/proc", pid).exists()
     assert verdict(tmp_path / "lease")[1] == "released"
 
 

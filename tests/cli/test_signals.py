@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import signal
@@ -18,6 +19,7 @@ from tests.cli.running import (
     TELLER,
     TENURE,
     children,
+    descendants,
     ended,
     environment,
     held,
@@ -146,9 +148,9 @@ def on_a_terminal(shell: tuple[str, ...], *words: str, go: Path = Path("/")) -> 
     try:
         yield terminal
     finally:
-        # Closing the terminal hangs up on everybody who is left, stopped or not.
-        for pid in [terminal.shell, *children(terminal.shell)]:
-            os.kill(pid, signal.SIGCONT)
+        for pid in [*descendants(terminal.shell), terminal.shell]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         os.close(terminal.master)
         until(lambda: os.waitpid(terminal.shell, os.WNOHANG)[0] != 0, "the shell does not end")
 

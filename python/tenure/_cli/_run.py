@@ -58,7 +58,7 @@ Example:
 @click.option("--label", metavar="TEXT", help="What COMMAND is doing, for those who wait. [default: COMMAND]")
 @click.option(
     "--grace",
-    type=click.FloatRange(min=0),
+    type=click.FloatRange(min=0, max=86_400),
     default=10.0,
     show_default=True,
     metavar="S",
