@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tenure._lease import _keys
 from tenure._store._memory import MemoryStore
 from tenure.errors import StoreUnavailableError
 from tenure.testing import ManualClock
@@ -66,3 +67,10 @@ def put(store: MemoryStore, key: str, data: bytes) -> None:
 
 def interrupt(*_: Any) -> None:
     raise KeyboardInterrupt
+
+
+def planted(data: bytes) -> MemoryStore:
+    """A store whose first claim is *data*."""
+    store = MemoryStore()
+    put(store, _keys.claim(1), data)
+    return store
