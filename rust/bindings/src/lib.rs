@@ -4,6 +4,7 @@ mod convert;
 mod files;
 mod identity;
 mod judge;
+mod pulse;
 mod watch;
 
 /// The module, as a table of contents.
@@ -15,6 +16,8 @@ mod _core {
     use super::identity::ProcessIdentity;
     #[pymodule_export]
     use super::judge::{Judgement, awake_ns, boottime_ns, capabilities, judge, judge_many};
+    #[pymodule_export]
+    use super::pulse::Pulse;
     #[pymodule_export]
     use super::watch::{Watch, WatchSet};
 
