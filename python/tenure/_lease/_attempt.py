@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tenure._clock import Clock
 from tenure._lease import _keys, _log
-from tenure._lease._beat import Heart, start_heart
 from tenure._lease._claim import Claim
+from tenure._lease._pulse import Pulse, start_pulse
 from tenure._lifeline import Lifeline
 from tenure.errors import Error
 from tenure.stores import Store
@@ -22,31 +23,43 @@ def is_abandoned(nonce: str | None) -> bool:
 class Attempt:
     """What one try to take the lease has made so far, so that it can be unmade at any point."""
 
-    def __init__(self, store: Store, nonce: str) -> None:
+    def __init__(self, store: Store, nonce: str, clock: Clock) -> None:
         self._store = store
+        self._clock = clock
         self.nonce = nonce
         self.lifeline: Lifeline | None = None
-        self.heart: Heart | None = None
         # Set once the claim may have been written.
-        self.fence: int | None = None
+        self.claim: Claim | None = None
+        self.pulse: Pulse | None = None
+
+    def start_pulse(self) -> Pulse:
+        """
+        Beat for the claim, which is won.
+
+        Raises:
+            StoreError: the heartbeat cannot be made.
+        """
+        assert self.claim is not None
+        self.pulse = start_pulse(self._store, self.claim, self.lifeline, self._clock)
+        return self.pulse
 
     def abandon(self) -> None:
         """Say that the hold is over, if there ever was one, and let go of everything."""
-        if self.fence is not None:
-            try:
-                self._release(self.fence)
-            except Error as error:
-                _log.debug("an abandoned claim could not be marked as released: %s", error)
-                _abandoned.add(self.nonce)
-        if self.heart is not None:
-            self.heart.close()
-        if self.lifeline is not None:
-            self.lifeline.close()
+        try:
+            if self.pulse is None and self._is_claimed():
+                self.start_pulse()
+            if self.pulse is not None:
+                self.pulse.stop(release=True)
+        except Error as error:
+            _log.debug("an abandoned claim could not be marked as released: %s", error)
+            _abandoned.add(self.nonce)
+        finally:
+            if self.lifeline is not None:
+                self.lifeline.close()
 
-    def _release(self, fence: int) -> None:
-        stored = self._store.read(_keys.claim(fence))
-        # Not a word under somebody else's claim.
-        if stored is not None and Claim.decode(_keys.claim(fence), stored.data).nonce == self.nonce:
-            heart = self.heart or start_heart(self._store, fence, self.nonce)
-            self.heart = heart
-            heart.release()
+    def _is_claimed(self) -> bool:
+        """Whether the claim in the store is ours: not a word under somebody else's."""
+        if self.claim is None:
+            return False
+        stored = self._store.read(_keys.claim(self.claim.fence))
+        return stored is not None and stored.data == self.claim.encode()

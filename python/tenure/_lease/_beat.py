@@ -1,17 +1,19 @@
 """
 The heartbeat: a counter that rises while the holder lives, and the word "released" at the end.
 
-On a local directory it is written in place: no temporary file, no sync. After a power cut the holder is dead anyway, so
-nothing needs to be durable, and a record of one fixed length in one page is never seen in two lengths. Elsewhere it is a
-compare-and-swap, which also shows a clone of the holder: whoever swaps second has lost.
+On a directory it is written in place: no temporary file, no sync. After a power cut the holder is dead anyway, so nothing
+needs to be durable, and a record of one fixed length in one page is never seen in two lengths. Its time stamp counts as a
+beat too, for file systems on which a full disk takes nothing but that. Elsewhere a beat is a compare-and-swap, which also
+shows a clone of the holder: whoever swaps second has lost.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from tenure._lease import _keys
 from tenure.errors import StoreError
@@ -19,18 +21,24 @@ from tenure.stores import LocalDirectory, Store
 
 State = Literal["held", "released"]
 _LENGTH = 160
-_NEW = os.O_RDWR | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
+_MAKE = os.O_RDWR | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """What a heartbeat says. Number 0, which is never written, stands for "none seen yet"."""
+    """
+    What a heartbeat says. Number 0, which is never written, stands for "none seen yet".
+
+    `stamp` is the file's own time of change where there is one; it is compared with itself only, never with a clock.
+    """
 
     number: int = 0
     released: bool = False
+    stamp: int = 0
 
     @staticmethod
-    def decode(data: bytes | None, nonce: str) -> Beat:
+    def decode(data: bytes, nonce: str, stamp: int = 0) -> Beat:
         """
         The heartbeat of the claim with *nonce*.
 
@@ -38,104 +46,81 @@ class Beat:
         only counts for holders that nobody can judge.
         """
         try:
-            fields = json.loads(data or b"")
+            fields = json.loads(data)
             if fields["v"] == 1 and fields["nonce"] == nonce:
-                return Beat(int(fields["beat"]), fields["state"] == "released")
+                return Beat(int(fields["beat"]), fields["state"] == "released", stamp)
         except (ValueError, TypeError, KeyError, RecursionError):
             pass
-        return Beat()
+        return Beat(stamp=stamp)
 
 
-def _encode(nonce: str, number: int, state: State) -> bytes:
+def read_beat(store: Store, fence: int, nonce: str) -> Beat:
+    """
+    The last heartbeat of a claim.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    key = _keys.beat(fence)
+    if not isinstance(store, LocalDirectory):
+        stored = store.read(key)
+        return Beat() if stored is None else Beat.decode(stored.data, nonce)
+    try:
+        fd = store.open(key, _READ)
+    except StoreError as error:
+        if error.errno == errno.ENOENT:
+            return Beat()
+        raise
+    try:
+        # The stamp first: a beat between the two then shows as a change at the next look, not as none.
+        stamp = os.fstat(fd).st_mtime_ns
+        return Beat.decode(os.read(fd, 2 * _LENGTH), nonce, stamp)
+    finally:
+        os.close(fd)
+
+
+def make_file(store: LocalDirectory, fence: int) -> None:
+    """Make the heartbeat's file, empty: no beat yet."""
+    os.close(store.open(_keys.beat(fence), _MAKE))
+
+
+def encode(nonce: str, number: int, state: State) -> bytes:
+    """One heartbeat, always of the same length; the digits of *number* stand at `DIGITS_AT`."""
     tag = os.urandom(4).hex()
     record = f'{{"v":1,"nonce":"{nonce}","beat":"{number:020d}","state":"{state}","tag":"{tag}"}}'
     return record.ljust(_LENGTH - 1).encode() + b"\n"
 
 
-class Heart(Protocol):
-    """What keeps the heartbeat of one hold."""
-
-    def beat(self) -> bool:
-        """Write the next number. False: somebody else has written here, so the hold is no longer ours."""
-
-    def release(self) -> None:
-        """Write that the hold is over."""
-
-    def close(self) -> None:
-        """Let go of what it has open. Writes nothing."""
+DIGITS_AT = encode("0" * 32, 0, "held").index(b'"beat":"') + len('"beat":"')
 
 
-def start_heart(store: Store, fence: int, nonce: str) -> Heart:
+class SwappedBeat:
     """
-    The heart of a new hold, before its first beat.
+    The heartbeat of a hold on a store that is no directory.
 
-    Raises:
-        StoreError: the heartbeat cannot be made.
-    """
-    if isinstance(store, LocalDirectory):
-        return _InPlace(store.open(_keys.beat(fence), _NEW), nonce)
-    return _BySwap(store, _keys.beat(fence), nonce)
-
-
-class _InPlace:
-    def __init__(self, fd: int, nonce: str) -> None:
-        self._fd = fd
-        self._nonce = nonce
-        self._number = 0
-
-    def beat(self) -> bool:
-        self._write(self._number + 1, "held")
-        self._number += 1
-        return True
-
-    def release(self) -> None:
-        self._write(self._number + 1, "released")
-
-    def close(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    def _write(self, number: int, state: State) -> None:
-        record = _encode(self._nonce, number, state)
-        try:
-            written = os.pwrite(self._fd, record, 0)
-        except OSError as error:
-            raise StoreError(f"the heartbeat cannot be written: {error.strerror}", errno=error.errno) from error
-        if written != len(record):
-            # Disk full in the middle, which a page that exists rules out; a reader takes it for no beat.
-            raise StoreError("the heartbeat could be written in part only")
-
-
-class _BySwap:
-    """
-    A version of None means that there is no heartbeat of ours in the store yet.
-
-    A try whose outcome is unclear is settled by its bytes before the next one. The bytes hold a random tag, or two
-    clones of one holder would take each other's heartbeat for their own.
+    A version of None means that there is no heartbeat of ours in the store yet. A try whose outcome is unclear is
+    settled by its bytes before the next one; they hold a random tag, or two clones of one holder would take each other's
+    heartbeat for their own.
     """
 
-    def __init__(self, store: Store, key: str, nonce: str) -> None:
+    def __init__(self, store: Store, fence: int, nonce: str) -> None:
         self._store = store
-        self._key = key
+        self._key = _keys.beat(fence)
         self._nonce = nonce
         self._number = 0
         self._version: str | None = None
         self._unclear: bytes | None = None
 
-    def beat(self) -> bool:
-        return self._swap("held")
+    def write(self, state: State) -> bool:
+        """
+        Write the next one. False: somebody else has written here, so the hold is no longer ours.
 
-    def release(self) -> None:
-        self._swap("released")
-
-    def close(self) -> None:
-        pass
-
-    def _swap(self, state: State) -> bool:
+        Raises:
+            StoreError: nobody can tell whether it was written.
+        """
         if self._unclear is not None and self._outcome(self._unclear) == "lost":
             return False
-        record = _encode(self._nonce, self._number + 1, state)
+        record = encode(self._nonce, self._number + 1, state)
         self._unclear = record
         if self._version is None:
             self._store.create(self._key, record)

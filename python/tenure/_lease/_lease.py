@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import secrets
 from collections.abc import Callable
 
 from tenure._clock import Clock, SystemClock
+from tenure._failpoints import reach
 from tenure._identity import Watch, host_name
 from tenure._judgement import Asker
 from tenure._lease import _keys, _log
 from tenure._lease._attempt import Attempt, is_abandoned
-from tenure._lease._beat import start_heart
 from tenure._lease._claim import Claim, check_terms
 from tenure._lease._hold import Hold
 from tenure._lease._sight import DEFAULT_SKEW, DEFAULT_TTL, LeaseStatus, Observer, highest_beat, highest_fence
+from tenure._lease._tenancy import Tenancy
 from tenure._lifeline import Lifeline
 from tenure.errors import IdentityError, StoreError, StoreUnavailableError, WriterBusyError
 from tenure.stores import LocalDirectory, Store, open_store
@@ -103,36 +105,75 @@ class WriterLease:
         """
         if not timeout >= 0:
             raise ValueError(f"timeout must be 0 or more seconds, not {timeout!r}")
-        deadline = self._clock.awake() + timeout
-        lost_races = 0
-        with _Waiting(self._clock) as waiting:
+        waiting = Waiting(self._clock, timeout)
+        with waiting:
             while True:
-                try:
-                    seen = self._observer.look()
-                    if seen.state == "free" or is_abandoned(seen.nonce):
-                        hold = self._claim(seen)
-                        if hold is not None:
-                            return hold
-                        lost_races += 1
-                        if lost_races < _RACES:
-                            continue
-                        seen = self._observer.look()
-                except StoreUnavailableError:
-                    if self._clock.awake() >= deadline:
-                        raise
-                    seen = None
-                left = deadline - self._clock.awake()
-                if left <= 0:
-                    assert seen is not None
-                    raise _busy(seen)
-                waiting.a_while(min(left, self._look_interval()), seen)
+                outcome = self.attempt(waiting)
+                if isinstance(outcome, Hold):
+                    return outcome
+                waiting.a_while(self.look_interval, outcome)
 
-    def _look_interval(self) -> float:
+    def attempt(self, waiting: Waiting) -> Hold | LeaseStatus | None:
+        """
+        Look once and take the lease if it is free: a hold, or what was seen instead, or None for a store that failed.
+
+        The step that every way of waiting repeats.
+
+        Raises:
+            WriterBusyError, StoreUnavailableError: and there is no time left.
+            RecordTooNewError, StoreError: as `acquire`.
+        """
+        try:
+            seen = self._observer.look()
+            for _ in range(_RACES):
+                hold = self._join(seen)
+                if hold is None and (seen.state == "free" or is_abandoned(seen.nonce)):
+                    hold = self._claim(seen)
+                    # Lost the race: somebody else is there to be seen now.
+                    seen = self._observer.look() if hold is None else seen
+                    if hold is None:
+                        continue
+                if hold is not None:
+                    return hold
+                break
+        except StoreUnavailableError:
+            if waiting.is_over():
+                raise
+            return None
+        if waiting.is_over():
+            raise _busy(seen)
+        return seen
+
+    def _join(self, seen: LeaseStatus) -> Hold | None:
+        """Join this process's own hold, if the claim that is the highest in the store is its."""
+        tenancy = Tenancy.joinable(seen.nonce)
+        if tenancy is None:
+            return None
+        hold = Hold(tenancy)
+        try:
+            hold.check()
+        except FencedError:
+            hold.release()
+            return None
+        except BaseException:
+            hold.release()
+            raise
+        self._tell_when_lost(hold, tenancy)
+        return hold
+
+    def _tell_when_lost(self, hold: Hold, tenancy: Tenancy) -> None:
+        if self._on_lost is not None:
+            tenancy.call_when_lost(functools.partial(self._on_lost, hold))
+
+    @property
+    def look_interval(self) -> float:
+        """Seconds between two looks of somebody who waits."""
         return _LOOK_LOCALLY_S if isinstance(self._store, LocalDirectory) else _LOOK_ELSEWHERE_S
 
     def _claim(self, seen: LeaseStatus) -> Hold | None:
         """Take the next fence; None if somebody else did."""
-        attempt = Attempt(self._store, secrets.token_hex(16))
+        reach("lease.looked")
+        attempt = Attempt(self._store, secrets.token_hex(16), self._clock)
         try:
             hold = self._try(attempt, seen)
         except BaseException:
@@ -155,7 +196,8 @@ class WriterLease:
         # Locked before the claim can be seen: nobody ever finds it free while we are alive.
         if isinstance(self._store, LocalDirectory):
             attempt.lifeline = Lifeline.create(self._store, _keys.lifeline(attempt.nonce))
-        claim = Claim(
+        reach("lease.lifeline")
+        attempt.claim = Claim(
             fence=max(seen.fence, highest_beat(self._store)) + 1,
             nonce=attempt.nonce,
             holder=self._asker.me(),
@@ -166,21 +208,16 @@ class WriterLease:
             acquired_at=self._clock.wall(),
             lifeline=None if attempt.lifeline is None else attempt.lifeline.place,
         )
-        started = self._clock.elapsed()
-        attempt.fence = claim.fence
-        if not self._win(claim):
+        if not self._win(attempt.claim):
             return None
-        attempt.heart = start_heart(self._store, claim.fence, attempt.nonce)
-        hold = Hold(
-            self._store,
-            claim,
-            heart=attempt.heart,
-            lifeline=attempt.lifeline,
-            clock=self._clock,
-            on_lost=self._on_lost,
-            acquired_at=started,
+        pulse = attempt.start_pulse()
+        reach("lease.started")
+        tenancy = Tenancy(
+            self._store.url, attempt.claim, pulse=pulse, lifeline=attempt.lifeline, clock=self._clock
         )
-        hold.start()
+        hold = Hold(tenancy)
+        tenancy.begin()
+        self._tell_when_lost(hold, tenancy)
         return hold
 
     def _win(self, claim: Claim) -> bool:
@@ -193,6 +230,7 @@ class WriterLease:
             if stored is None:
                 raise
             found = stored.data
+        reach("lease.claimed")
         # By content, not by who was first: a store may tell even a winner that the key exists.
         if found != record:
             return False
@@ -200,26 +238,36 @@ class WriterLease:
         return highest_fence(self._store, above=claim.fence - 1, including=claim.fence) == claim.fence
 
 
-class _Waiting:
-    """Waits between two looks, no longer than until the holder's end where that can be watched."""
+class Waiting:
+    """Waits between two looks, no longer than until the holder's end where that can be watched, and keeps the time."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, timeout: float) -> None:
         self._clock = clock
+        self._deadline = clock.awake() + timeout
         self._watch: Watch | None = None
         self._fence = 0
 
-    def __enter__(self) -> _Waiting:
+    def __enter__(self) -> Waiting:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._let_go()
 
+    def is_over(self) -> bool:
+        """Whether there is no time left."""
+        return self._clock.awake() >= self._deadline
+
+    def left(self, seconds: float) -> float:
+        """At most *seconds*, and no more than is left."""
+        return max(0.0, min(seconds, self._deadline - self._clock.awake()))
+
     def a_while(self, seconds: float, seen: LeaseStatus | None) -> None:
+        """Wait at most *seconds* for the end of the holder that was *seen*."""
         if seen is not None and seen.fence != self._fence:
             self._let_go()
             self._fence = seen.fence
             self._watch = _watch(seen)
-        self._clock.sleep(seconds, unless=self._watch)
+        self._clock.sleep(self.left(seconds), unless=self._watch)
         if self._watch is not None and not self._watch.alive():
             # Heard once. The lease may be held on: by a command that carries the lifeline.
             self._let_go()

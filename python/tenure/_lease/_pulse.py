@@ -1,47 +1,241 @@
 """
 The pulse: renews a hold every third of its ttl, and notices when it is lost.
 
-A daemon thread, so that it ends with the interpreter; the lifeline says what its silence cannot.
+On a directory it is a thread of the Rust core, which no thread that keeps the GIL can delay. Elsewhere it is a Python
+thread, since a renewal there is a call of a client library.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
-from tenure._lease import _log
-from tenure.errors import Error, FencedError
+from tenure._clock import Clock, SystemClock
+from tenure._core import LocalHold
+from tenure._failpoints import reach
+from tenure._identity import ProcessIdentity
+from tenure._lease import _keys, _log
+from tenure._lease._beat import DIGITS_AT, SwappedBeat, encode, make_file
+from tenure._lease._claim import Claim
+from tenure._lease._sight import highest_fence
+from tenure._lifeline import Lifeline
+from tenure.errors import Error, StoreError
+from tenure.stores import LocalDirectory, Store
+
+# How long a thread that waits for the loss of a hold sleeps at a time.
+_A_WHILE_S = 3600.0
 
 
-class Pulse:
-    """Calls *renew* in time, and more often after it has failed."""
+class Pulse(Protocol):
+    """What keeps one hold alive and knows where it stands."""
 
-    def __init__(self, renew: Callable[[], None], interval: float, *, name: str) -> None:
-        self._renew = renew
-        self._interval = interval
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+    @property
+    def renewed_at(self) -> float:
+        """When the last good renewal was begun, on the clock that counts suspend."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether the pulse itself has noticed a successor."""
 
     def start(self) -> None:
-        self._thread.start()
+        """Start to beat."""
 
-    def stop(self) -> None:
-        """Stop, and wait for a renewal that is under way, so that nothing is written after this returns."""
-        self._stopped.set()
-        if self._thread is not threading.current_thread() and self._thread.is_alive():
-            self._thread.join()
+    def notify(self, when_lost: Callable[[], None]) -> None:
+        """Have *when_lost* called once, from a thread, if a successor is noticed. To be called after `start`."""
+
+    def beat(self) -> bool:
+        """One renewal now; False if a successor or another's heartbeat was met. Raises `StoreError`."""
+
+    def standing(self) -> int | None:
+        """
+        Ask anew: None while the hold is current, else the fence that holds instead of ours, which is our own where our
+        claim is another's or this process another one. Raises `StoreError`: nothing is known.
+        """
+
+    def stop(self, *, release: bool) -> None:
+        """Stop to beat; with *release*, say last that the hold is over. Raises nothing."""
+
+
+def start_pulse(store: Store, claim: Claim, lifeline: Lifeline | None, clock: Clock) -> Pulse:
+    """
+    The pulse of a new hold, which has beaten once and does not run yet.
+
+    Raises:
+        StoreError: the heartbeat cannot be made.
+    """
+    if isinstance(store, LocalDirectory) and isinstance(claim.holder, ProcessIdentity):
+        return _LocalPulse(store, claim, claim.holder, lifeline, clock)
+    return _ThreadPulse(store, claim, clock)
+
+
+class _LocalPulse:
+    def __init__(
+        self, store: LocalDirectory, claim: Claim, holder: ProcessIdentity, lifeline: Lifeline | None, clock: Clock
+    ) -> None:
+        make_file(store, claim.fence)
+        own = store.path_of(_keys.claim(claim.fence))
+        self._name = str(own)
+        try:
+            self._hold = LocalHold(
+                directory=own.parent,
+                claim=own,
+                successor=own.with_name(_keys.claim(claim.fence + 1).rpartition("/")[2]),
+                fence=claim.fence,
+                heartbeat=store.path_of(_keys.beat(claim.fence)),
+                held=encode(claim.nonce, 0, "held"),
+                released=encode(claim.nonce, 0, "released"),
+                digits_at=DIGITS_AT,
+                interval=claim.ttl / 3,
+                holder=holder,
+                lifeline=None if lifeline is None else lifeline.fileno(),
+            )
+        except OSError as error:
+            raise self._store_error("begin", error) from error
+        # A clock that a test moves wakes no thread, so then there is none.
+        self._clock = None if isinstance(clock, SystemClock) else clock
+        self._watcher: threading.Thread | None = None
+        self._renewed_at = clock.elapsed()
+
+    @property
+    def renewed_at(self) -> float:
+        return self._hold.renewed_at_ns / 1e9 if self._clock is None else self._renewed_at
+
+    @property
+    def lost(self) -> bool:
+        return self._hold.lost
+
+    def start(self) -> None:
+        if self._clock is None:
+            self._hold.start()
+
+    def notify(self, when_lost: Callable[[], None]) -> None:
+        # Not from the pulse's own thread, which must never wait for Python; and only for those who want to be told.
+        if self._clock is None and self._watcher is None:
+            self._watcher = threading.Thread(target=self._watch, args=(when_lost,), name="tenure-lost", daemon=True)
+            self._watcher.start()
+
+    def _watch(self, when_lost: Callable[[], None]) -> None:
+        while (lost := self._hold.wait_lost(_A_WHILE_S)) is None:
+            pass
+        if lost:
+            when_lost()
+
+    def beat(self) -> bool:
+        reach("lease.beat")
+        started = 0.0 if self._clock is None else self._clock.elapsed()
+        try:
+            current = self._hold.beat()
+        except OSError as error:
+            raise self._store_error("renew", error) from error
+        if current:
+            self._renewed_at = max(self._renewed_at, started)
+        return current
+
+    def standing(self) -> int | None:
+        try:
+            return self._hold.check()
+        except FileNotFoundError as error:
+            raise own_claim_is_gone(self._name) from error
+        except OSError as error:
+            raise self._store_error("check", error) from error
+
+    def stop(self, *, release: bool) -> None:
+        self._hold.stop(release=release)
+
+    def _store_error(self, doing: str, error: OSError) -> StoreError:
+        return StoreError(
+            f"cannot {doing} a hold: {(error.strerror or str(error)).lower()}. claim=`{self._name}`",
+            errno=error.errno,
+            hint="nothing is known about the hold until the store answers",
+        )
+
+
+class _ThreadPulse:
+    def __init__(self, store: Store, claim: Claim, clock: Clock) -> None:
+        self._store = store
+        self._claim = claim
+        self._record = claim.encode()
+        self._clock = clock
+        self._swapped = SwappedBeat(store, claim.fence, claim.nonce)
+        # One beat at a time, whoever asks for it.
+        self._beating = threading.Lock()
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._when_lost: Callable[[], None] | None = None
+        self.renewed_at = clock.elapsed()
+        self.lost = False
+
+    def notify(self, when_lost: Callable[[], None]) -> None:
+        self._when_lost = when_lost
+
+    def start(self) -> None:
+        if isinstance(self._clock, SystemClock):
+            name = f"tenure-pulse-{self._claim.fence}"
+            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+            self._thread.start()
 
     def _run(self) -> None:
-        pause = self._interval
+        interval = self._claim.ttl / 3
+        pause = interval
         while not self._stopped.wait(pause):
             try:
-                self._renew()
-            except FencedError:
-                # The hold knows; its owner hears of it by its callback and its next call, not from a thread.
-                return
+                if not self.beat():
+                    break
+                pause = interval
             except Error as error:
-                # May pass: the hold stays valid until its ttl is over, and ends as "expired", not as "lost".
+                # May pass: the hold stays good until its ttl is over, and ends as "expired", not as "lost".
                 _log.debug("a renewal failed: %s", error)
-                pause = self._interval / 4
-            else:
-                pause = self._interval
+                pause = interval / 4
+        if self.lost and self._when_lost is not None:
+            self._when_lost()
+
+    def beat(self) -> bool:
+        reach("lease.beat")
+        with self._beating:
+            if self._stopped.is_set():
+                return True
+            # Before anything is sent: what others see of this beat cannot be older than what we believe.
+            started = self._clock.elapsed()
+            if self._above() is not None or not self._swapped.write("held"):
+                self.lost = True
+                return False
+            self.renewed_at = max(self.renewed_at, started)
+            return True
+
+    def standing(self) -> int | None:
+        above = self._above()
+        if above is not None:
+            return above
+        # People do delete lock files, and then somebody else can have taken our very number.
+        stored = self._store.read(_keys.claim(self._claim.fence))
+        if stored is None:
+            raise own_claim_is_gone(f"{self._store.url}/{_keys.claim(self._claim.fence)}")
+        holder = self._claim.holder
+        ours = stored.data == self._record and (not isinstance(holder, ProcessIdentity) or holder.is_current())
+        return None if ours else self._claim.fence
+
+    def _above(self) -> int | None:
+        # From just below our own claim, which must be in the answer: a list without it says nothing.
+        fence = self._claim.fence
+        highest = highest_fence(self._store, above=fence - 1, including=fence)
+        return highest if highest > fence else None
+
+    def stop(self, *, release: bool) -> None:
+        self._stopped.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        with self._beating:
+            try:
+                if release:
+                    self._swapped.write("released")
+            except Error as error:
+                _log.debug("the release could not be written: %s", error)
+
+
+def own_claim_is_gone(claim: str) -> StoreError:
+    """Nobody can see the hold any more, so it must not be used, and nobody has been seen to take over either."""
+    return StoreError(
+        f"our own claim is gone from the store, so nobody can see this hold. claim=`{claim}`",
+        hint="somebody removes records: find out who; stop, and acquire anew",
+    )

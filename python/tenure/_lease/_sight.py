@@ -14,7 +14,7 @@ from tenure._clock import Clock
 from tenure._identity import Judgement, ProcessIdentity, Verdict
 from tenure._judgement import Asker
 from tenure._lease import _keys
-from tenure._lease._beat import Beat
+from tenure._lease._beat import read_beat
 from tenure._lease._claim import Claim
 from tenure._lease._silence import Silence
 from tenure._lifeline import asked
@@ -111,8 +111,7 @@ class Observer:
         raise StoreUnavailableError(f"claims vanish as fast as they are read. store=`{url}`", hint="try again")
 
     def _status(self, claim: Claim) -> LeaseStatus:
-        stored = self._store.read(_keys.beat(claim.fence))
-        beat = Beat.decode(stored.data if stored else None, claim.nonce)
+        beat = read_beat(self._store, claim.fence, claim.nonce)
         lifeline = None
         if isinstance(self._store, LocalDirectory):
             lifeline = asked(self._store, _keys.lifeline(claim.nonce), claim.lifeline)

@@ -1,6 +1,6 @@
 //! Arguments in, errors out.
 
-use pyo3::exceptions::{PyProcessLookupError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyProcessLookupError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyString};
@@ -105,6 +105,19 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Record<'py> {
             Err(error @ Malformed::Version(_)) => unreadable(Reason::Version, error.to_string()),
             Err(error @ Malformed::Damaged(_)) => unreadable(Reason::Malformed, error.to_string()),
         }
+    }
+}
+
+/// The Python exception for a system error, with its number. PyO3's own conversion keeps the text alone.
+pub(crate) fn raise_os(error: &std::io::Error) -> PyErr {
+    match error.raw_os_error() {
+        // Python takes the class from the number: FileExistsError, PermissionError …
+        Some(number) => {
+            let text = error.to_string();
+            let words = text.split(" (os error").next().unwrap_or_default().to_owned();
+            PyOSError::new_err((number, words))
+        }
+        None => PyOSError::new_err(error.to_string()),
     }
 }
 

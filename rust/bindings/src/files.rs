@@ -2,27 +2,29 @@
 
 use pyo3::prelude::*;
 
+use crate::convert::raise_os;
+
 /// The kind of file system, if this machine's kernel alone manages it.
 #[pyfunction]
 pub(crate) fn filesystem_type(py: Python<'_>, fd: i32) -> PyResult<Option<&'static str>> {
-    Ok(py.detach(|| tenure_files::filesystem_type(fd))?)
+    py.detach(|| tenure_hold::filesystem_type(fd)).map_err(|error| raise_os(&error))
 }
 
 /// Rename within a directory, failing if the target exists.
 #[pyfunction]
 #[pyo3(signature = (source, target, *, dir_fd))]
 pub(crate) fn rename_noreplace(py: Python<'_>, source: &str, target: &str, dir_fd: i32) -> PyResult<()> {
-    Ok(py.detach(|| tenure_files::rename_noreplace(dir_fd, source, target))?)
+    py.detach(|| tenure_hold::rename_noreplace(dir_fd, source, target)).map_err(|error| raise_os(&error))
 }
 
 /// Take the lock that ends with the last process that carries the descriptor.
 #[pyfunction]
 pub(crate) fn lifeline_lock(py: Python<'_>, fd: i32) -> PyResult<bool> {
-    Ok(py.detach(|| tenure_files::lifeline_lock(fd))?)
+    py.detach(|| tenure_hold::lifeline_lock(fd)).map_err(|error| raise_os(&error))
 }
 
 /// Whether anybody holds that lock; takes nothing.
 #[pyfunction]
 pub(crate) fn lifeline_held(py: Python<'_>, fd: i32) -> PyResult<bool> {
-    Ok(py.detach(|| tenure_files::lifeline_held(fd))?)
+    py.detach(|| tenure_hold::lifeline_held(fd)).map_err(|error| raise_os(&error))
 }

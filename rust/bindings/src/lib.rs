@@ -2,9 +2,9 @@
 
 mod convert;
 mod files;
+mod hold;
 mod identity;
 mod judge;
-mod pulse;
 mod watch;
 
 /// The module, as a table of contents.
@@ -13,11 +13,11 @@ mod _core {
     #[pymodule_export]
     use super::files::{filesystem_type, lifeline_held, lifeline_lock, rename_noreplace};
     #[pymodule_export]
+    use super::hold::LocalHold;
+    #[pymodule_export]
     use super::identity::ProcessIdentity;
     #[pymodule_export]
     use super::judge::{Judgement, awake_ns, boottime_ns, capabilities, judge, judge_many};
-    #[pymodule_export]
-    use super::pulse::Pulse;
     #[pymodule_export]
     use super::watch::{Watch, WatchSet};
 

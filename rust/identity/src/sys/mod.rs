@@ -9,6 +9,7 @@
 //! | `plausible_pid(pid)` | whether the system could have given out this number |
 //! | `identify(pid, ..)` | start time and unique id of another process |
 //! | `is_current(record, ..)` | whether the calling process still is the one of `record`, asked anew |
+//! | `is_unchanged(..)` | a quick yes to the same about the environment's own identity, or "ask in full" |
 //! | `by_pid(record, ..)` | the judgement by number, and what can pin the process if it is alive |
 //! | `by_pid_many(records, ..)` | the same for many |
 //! | `by_handle(record, ..)` | the judgement by unique id, for a number that means nothing here |
@@ -27,7 +28,7 @@ mod system;
 
 pub(crate) use system::{
     Environment, HAS_PID_NAMESPACES, KNOWN, Pin, PinSet, by_handle, by_pid, by_pid_many, environment, identify,
-    is_current, plausible_pid,
+    is_current, is_unchanged, plausible_pid,
 };
 pub use system::{awake_ns, boottime_ns};
 

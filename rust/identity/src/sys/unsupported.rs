@@ -51,6 +51,10 @@ pub(crate) fn is_current(record: &Identity, _env: &Environment, _has: Capabiliti
     Ok(record.pid == std::process::id())
 }
 
+pub(crate) fn is_unchanged(_env: &Environment) -> bool {
+    false
+}
+
 fn cannot_tell() -> Judgement {
     Judgement::unknown(Reason::UnsupportedPlatform, Evidence::None)
 }

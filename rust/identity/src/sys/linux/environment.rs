@@ -1,6 +1,6 @@
 //! Who we are and which evidence this kernel gives us: captured once, by trying.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -28,6 +28,8 @@ pub(crate) struct Environment {
     pub(super) proc: Option<Proc>,
     /// `None`: cannot be known, or no /proc.
     pub(super) time_offset: Option<TimeOffset>,
+    /// A pidfd of our own with the device of pidfs, where `has.pidfs`. Believed only while it shows our inode.
+    own: Option<(OwnedFd, u64)>,
 }
 
 impl Environment {
@@ -154,7 +156,18 @@ fn capture() -> Result<Environment, Error> {
         nonce: Some(nonce()?),
         unknown: serde_json::Map::new(),
     };
-    Ok(Environment { me, has, host_is_unique, handle_kind, proc, time_offset })
+    let own = own_pidfd.filter(|_| has.pidfs).and_then(|pidfd| {
+        let device = fstat(&pidfd).ok()?.st_dev;
+        Some((pidfd, device))
+    });
+    Ok(Environment { me, has, host_is_unique, handle_kind, proc, time_offset, own })
+}
+
+/// Whether our own pidfd still shows the inode that was captured. A restored checkpoint has a new process behind it; a
+/// descriptor that was closed and is another file's by now shows another device or inode.
+pub(crate) fn is_unchanged(env: &Environment) -> bool {
+    let Some((pidfd, device)) = &env.own else { return false };
+    fstat(pidfd).is_ok_and(|stat| (stat.st_dev, Some(stat.st_ino)) == (*device, env.me.uniq))
 }
 
 /// Whether the calling process is still the one of `record`: CRIU restores a process under its old number with a new

@@ -5,32 +5,62 @@
 //! exists, and a kept number could be another file's by the time of the next beat. It does not survive a fork, and the
 //! parent's locks are not touched in the child.
 
-mod beat;
-
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub use beat::Record;
-use beat::Heartbeat;
+use rustix::fs::fstat;
+use tenure_identity::{Capabilities, Identity, Observer};
+
+use crate::heartbeat::{Heartbeat, Record};
+use crate::standing::{Claims, Standing};
 
 /// How long `stop` waits for a beat that is under way. Only a file system that hangs takes longer, and then the thread
 /// finishes by itself, later.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The pulse of one hold.
-pub struct Pulse {
+/// A hold on a directory: its pulse, and where it stands.
+pub struct Hold {
     shared: Arc<Shared>,
+    claims: Mutex<Claims>,
+    holder: Identity,
+    /// Descriptor, device and inode.
+    lifeline: Option<(i32, u64, u64)>,
     process: u32,
+}
+
+/// Of what a hold is made.
+pub struct Parts<'a> {
+    /// The directory of the claims.
+    pub directory: &'a Path,
+    /// Our own claim, which must be there.
+    pub claim: &'a Path,
+    /// Where the claim of the next fence would appear.
+    pub successor: &'a Path,
+    /// Our fence.
+    pub fence: u64,
+    /// The heartbeat's file, which must be there.
+    pub heartbeat: &'a Path,
+    /// What the heartbeat can say.
+    pub record: Record,
+    /// From beat to beat.
+    pub interval: Duration,
+    /// Who we are, by our claim.
+    pub holder: Identity,
+    /// The lifeline's descriptor, if there is one; it stays its owner's.
+    pub lifeline: Option<i32>,
 }
 
 struct Shared {
     interval: Duration,
     /// Also the order of beats: whoever writes holds it.
     heartbeat: Mutex<Heartbeat>,
+    /// Of its own, since `check` may be reading a long directory with the other.
+    successor: Claims,
     /// Nanoseconds of boot time, taken *before* the last good beat was written.
     renewed_at: AtomicU64,
     lost: AtomicBool,
@@ -52,25 +82,51 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Pulse {
-    /// A pulse that has not started.
-    ///
-    /// `file` is the heartbeat, which must exist; `successor` is where a claim that takes over would appear.
+impl Hold {
+    /// A hold whose pulse has not started.
     ///
     /// # Errors
-    /// The heartbeat cannot be opened, or a path holds a NUL.
-    pub fn new(file: &Path, successor: &Path, record: Record, interval: Duration) -> io::Result<Self> {
+    /// The claim or the heartbeat is not there, or a path holds a NUL.
+    pub fn new(parts: Parts<'_>) -> io::Result<Self> {
+        let claims = || Claims::new(parts.directory, parts.claim, parts.successor, parts.fence);
+        let lifeline = parts.lifeline.map(|fd| status(fd).map(|(device, inode)| (fd, device, inode))).transpose()?;
         Ok(Self {
             shared: Arc::new(Shared {
-                interval,
-                heartbeat: Mutex::new(Heartbeat::new(file, successor, record)?),
+                interval: parts.interval,
+                heartbeat: Mutex::new(Heartbeat::new(parts.heartbeat, parts.record)?),
+                successor: claims()?,
                 renewed_at: AtomicU64::new(tenure_identity::boottime_ns()),
                 lost: AtomicBool::new(false),
                 life: Mutex::new(Life::default()),
                 changed: Condvar::new(),
             }),
+            claims: Mutex::new(claims()?),
+            holder: parts.holder,
+            lifeline,
             process: std::process::id(),
         })
+    }
+
+    /// Where the hold stands now: asks the directory, this process about itself, and whether the lifeline is still ours.
+    ///
+    /// `Replaced` also where we are no longer who our claim says: restored from a checkpoint, or with our descriptors
+    /// closed, so that everybody else finds us gone.
+    ///
+    /// # Errors
+    /// The directory cannot be read, or the system would not say who we are; then nothing is known.
+    pub fn check(&self) -> io::Result<Standing> {
+        let standing = lock(&self.claims).standing()?;
+        if standing != Standing::Current {
+            return Ok(standing);
+        }
+        if let Some((fd, device, inode)) = self.lifeline
+            && status(fd).ok() != Some((device, inode))
+        {
+            return Ok(Standing::Replaced);
+        }
+        let me = Observer::new(None, None, Capabilities::default()).map_err(io::Error::other)?;
+        let ours = me.is_still_me(&self.holder).map_err(io::Error::other)?;
+        Ok(if ours { Standing::Current } else { Standing::Replaced })
     }
 
     /// Starts the thread.
@@ -201,7 +257,7 @@ impl Shared {
         let mut heartbeat = lock(&self.heartbeat);
         // Before anything is written: nobody can have seen this beat earlier than we believe in it.
         let now = tenure_identity::boottime_ns();
-        if heartbeat.successor_exists()? {
+        if self.successor.successor_exists()? {
             drop(heartbeat);
             self.lost.store(true, Ordering::Release);
             lock(&self.life).lost = true;
@@ -217,6 +273,15 @@ impl Shared {
         // Nobody hears of a failure, and nobody needs to: the lifeline goes down with the hold.
         let _ = lock(&self.heartbeat).write_released();
     }
+}
+
+fn status(fd: i32) -> io::Result<(u64, u64)> {
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    // SAFETY: not -1, and used for one call, to which a descriptor that is not open is an EBADF.
+    let status = fstat(unsafe { BorrowedFd::borrow_raw(fd) })?;
+    Ok((status.st_dev, status.st_ino))
 }
 
 /// Keeps the process's signals away from this thread, or the handlers of the program would run on its small stack.

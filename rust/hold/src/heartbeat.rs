@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{CWD, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, fstat, futimens, openat, stat};
+use rustix::fs::{CWD, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, fstat, futimens, openat};
 use rustix::io::{Errno, pwrite};
 
 /// The two texts a heartbeat can hold, of one length, with a 20-digit counter at one place.
@@ -25,7 +25,8 @@ impl Record {
     /// # Errors
     /// They are not of one length, or have no counter there.
     pub fn new(held: &[u8], released: &[u8], digits_at: usize) -> io::Result<Self> {
-        let counter = |text: &[u8]| text.get(digits_at..digits_at + DIGITS).is_some_and(|at| at.iter().all(u8::is_ascii_digit));
+        let counter =
+            |text: &[u8]| text.get(digits_at..digits_at + DIGITS).is_some_and(|at| at.iter().all(u8::is_ascii_digit));
         if held.len() != released.len() || !counter(held) || !counter(released) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the two records do not match"));
         }
@@ -51,25 +52,14 @@ pub(crate) struct Heartbeat {
     file: CString,
     device: u64,
     inode: u64,
-    successor: CString,
     record: Record,
 }
 
 impl Heartbeat {
-    pub(crate) fn new(file: &Path, successor: &Path, record: Record) -> io::Result<Self> {
+    pub(crate) fn new(file: &Path, record: Record) -> io::Result<Self> {
         let file = CString::new(file.as_os_str().as_bytes())?;
-        let successor = CString::new(successor.as_os_str().as_bytes())?;
         let status = fstat(open(&file)?)?;
-        Ok(Self { file, device: status.st_dev, inode: status.st_ino, successor, record })
-    }
-
-    /// Whether the next higher claim is there. A hint, and enough to stop by; `check` asks for every higher one.
-    pub(crate) fn successor_exists(&self) -> io::Result<bool> {
-        match stat(&*self.successor) {
-            Ok(_) => Ok(true),
-            Err(Errno::NOENT) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        Ok(Self { file, device: status.st_dev, inode: status.st_ino, record })
     }
 
     pub(crate) fn write_next(&mut self) -> io::Result<()> {

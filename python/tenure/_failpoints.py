@@ -1,0 +1,78 @@
+"""
+Fail points: places between two steps at which a test can make this process die, stop, stall or fail.
+
+They are in the shipped code, because faults between steps are what random kills do not find. Without the environment
+variable `TENURE_FAILPOINTS` a point costs one look at an empty dictionary.
+
+    TENURE_FAILPOINTS="publish.linked=kill;lease.claimed=sleep:0.2;lease.beat=error"
+
+| point | what has just happened |
+|---|---|
+| `publish.written` | a record is in its temporary file, not yet synced |
+| `publish.synced` | ... and synced, not yet under its key |
+| `publish.linked` | it is under its key, the directory not yet synced |
+| `lease.looked` | the lease was found free |
+| `lease.lifeline` | the lifeline is locked, nothing is claimed |
+| `lease.claimed` | the claim is in the store, nothing above it was looked for |
+| `lease.started` | the heartbeat exists, the pulse has not started |
+| `lease.beat` | a renewal is about to be written |
+| `lease.releasing` | the pulse has stopped, nothing says "released" yet |
+
+| action | what happens there |
+|---|---|
+| `kill` | this process dies as by kill -9 |
+| `stop` | it is stopped, until somebody continues it |
+| `sleep:SECONDS` | this thread sleeps |
+| `error` | `StoreUnavailableError` is raised |
+
+`NAME=ACTION@N` acts at the Nth time only; otherwise at every time.
+"""
+
+from __future__ import annotations
+
+import os
+
+VARIABLE = "TENURE_FAILPOINTS"
+
+
+def _parse(text: str) -> dict[str, tuple[str, float, int]]:
+    points: dict[str, tuple[str, float, int]] = {}
+    for entry in filter(None, (entry.strip() for entry in text.split(";"))):
+        name, equals, action = entry.partition("=")
+        action, _, nth = action.partition("@")
+        action, _, seconds = action.partition(":")
+        if not equals or action not in ("kill", "stop", "sleep", "error"):
+            raise ValueError(f"{VARIABLE}: expected NAME=kill|stop|sleep:SECONDS|error, found {entry!r}")
+        points[name] = (action, float(seconds or 0), int(nth or 0))
+    return points
+
+
+_points = _parse(os.environ.get(VARIABLE, ""))
+_reached: dict[str, int] = {}
+
+
+def reach(name: str) -> None:
+    """Pass the point *name*, unless somebody has asked for something to happen there."""
+    if _points and name in _points:
+        _act(name)
+
+
+def _act(name: str) -> None:
+    import signal  # noqa: PLC0415  only when it is wanted
+    import time  # noqa: PLC0415  likewise
+
+    from tenure.errors import StoreUnavailableError  # noqa: PLC0415  likewise
+
+    action, seconds, nth = _points[name]
+    _reached[name] = _reached.get(name, 0) + 1
+    if nth and _reached[name] != nth:
+        return
+    if action == "kill":
+        # To ourselves, and only where a test has asked for it.
+        signal.raise_signal(signal.SIGKILL)
+    elif action == "stop":
+        signal.raise_signal(signal.SIGSTOP)
+    elif action == "sleep":
+        time.sleep(seconds)  # noqa: TID251  the delay is the point
+    else:
+        raise StoreUnavailableError(f"the fail point was reached. point=`{name}`", hint=f"{VARIABLE} asks for it")
