@@ -8,6 +8,7 @@ Where it can tell something today: Linux. Elsewhere every judgement is UNKNOWN, 
 """
 
 from collections.abc import Iterable, Sequence
+from os import PathLike
 from types import TracebackType
 from typing import Literal, TypeAlias, final
 
@@ -302,6 +303,82 @@ def awake_ns() -> int:
 
 def boottime_ns() -> int:
     """Nanoseconds on a clock that counts while the machine sleeps. CLOCK_BOOTTIME. Source: clock_getres(2)."""
+
+@final
+class LocalHold:
+    """
+    What a hold on a directory does without Python: its pulse, and the question where it stands.
+
+    The pulse is a thread of the operating system. It never takes the GIL, allocates and syncs nothing, keeps no
+    descriptor open, blocks all signals, and does not survive a fork: in the child every method does nothing.
+    """
+
+    def __new__(
+        cls,
+        *,
+        directory: str | PathLike[str],
+        claim: str | PathLike[str],
+        successor: str | PathLike[str],
+        fence: int,
+        heartbeat: str | PathLike[str],
+        held: bytes,
+        released: bytes,
+        digits_at: int,
+        interval: float,
+        holder: ProcessIdentity,
+        lifeline: int | None,
+    ) -> LocalHold:
+        """
+        Args:
+            directory: where the claims are; each is named by its fence in 20 digits.
+            claim: our own, which must be there.
+            successor: where the claim of the next fence would appear.
+            heartbeat: the file to write to, which must be there.
+            held, released: what it can say, of one length.
+            digits_at: where in both stands the counter of 20 digits.
+            interval: seconds from beat to beat; a quarter of it after a beat that failed.
+            holder: who we are, by our claim.
+            lifeline: its descriptor, which stays the caller's.
+
+        Raises:
+            OSError: the claim or the heartbeat is not there.
+        """
+    def start(self) -> None:
+        """Start the thread. Raises OSError if the system gives none."""
+    def beat(self) -> bool:
+        """
+        One beat now; False, and nothing is written, if the successor's claim is there.
+
+        On a file system that needs room even to write in place (btrfs), a full disk gets a new time stamp instead.
+
+        Raises:
+            OSError: it cannot be written, or the file has been replaced.
+        """
+    def check(self) -> int | None:
+        """
+        None while our claim is there, none is above it, our lifeline is open and this is the process of `holder`; else
+        the fence that holds instead, which is our own where the claim is another's or this process another one.
+
+        Three calls of stat(2) and two of fstat(2), as long as nobody changes the directory.
+
+        Raises:
+            FileNotFoundError: our claim is gone.
+            OSError: nothing is known.
+        """
+    @property
+    def renewed_at_ns(self) -> int:
+        """`boottime_ns()`, taken before the last good beat was written."""
+    @property
+    def lost(self) -> bool:
+        """Whether a successor's claim has been seen by a beat."""
+    def wait_lost(self, timeout: float) -> bool | None:
+        """Wait until `lost` (True), the thread has ended (False) or *timeout* seconds are over (None)."""
+    def stop(self, *, release: bool) -> bool:
+        """
+        Stop the thread; with *release*, its last act is to write that the hold is over. At most 5 s; usually at once.
+
+        Returns whether it has ended; it has not only where a file system hangs, and then ends by itself.
+        """
 
 def rename_noreplace(source: str, target: str, *, dir_fd: int) -> None:
     """

@@ -16,9 +16,9 @@ from tenure._lease._attempt import Attempt, is_abandoned
 from tenure._lease._claim import Claim, check_terms
 from tenure._lease._hold import Hold
 from tenure._lease._sight import DEFAULT_SKEW, DEFAULT_TTL, LeaseStatus, Observer, highest_beat, highest_fence
-from tenure._lease._tenancy import Tenancy
+from tenure._lease._tenancy import Tenancy, tenancy_of
 from tenure._lifeline import Lifeline
-from tenure.errors import IdentityError, StoreError, StoreUnavailableError, WriterBusyError
+from tenure.errors import FencedError, IdentityError, StoreError, StoreUnavailableError, WriterBusyError
 from tenure.stores import LocalDirectory, Store, open_store
 
 # How often a waiter looks. A death is heard of at once where the holder can be watched; a release is seen by looking.
@@ -146,8 +146,8 @@ class WriterLease:
 
     def _join(self, seen: LeaseStatus) -> Hold | None:
         """Join this process's own hold, if the claim that is the highest in the store is its."""
-        tenancy = Tenancy.joinable(seen.nonce)
-        if tenancy is None:
+        tenancy = tenancy_of(seen.nonce)
+        if tenancy is None or not tenancy.join():
             return None
         hold = Hold(tenancy)
         try:
@@ -212,9 +212,7 @@ class WriterLease:
             return None
         pulse = attempt.start_pulse()
         reach("lease.started")
-        tenancy = Tenancy(
-            self._store.url, attempt.claim, pulse=pulse, lifeline=attempt.lifeline, clock=self._clock
-        )
+        tenancy = Tenancy(self._store.url, attempt.claim, pulse=pulse, lifeline=attempt.lifeline, clock=self._clock)
         hold = Hold(tenancy)
         tenancy.begin()
         self._tell_when_lost(hold, tenancy)

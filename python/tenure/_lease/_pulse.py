@@ -49,8 +49,9 @@ class Pulse(Protocol):
 
     def standing(self) -> int | None:
         """
-        Ask anew: None while the hold is current, else the fence that holds instead of ours, which is our own where our
-        claim is another's or this process another one. Raises `StoreError`: nothing is known.
+        Ask anew: None while the hold is current, else the fence that holds instead of ours.
+
+        That is our own where our claim is another's or this process another one. Raises `StoreError`: nothing is known.
         """
 
     def stop(self, *, release: bool) -> None:

@@ -28,9 +28,7 @@ State = Literal["held", "expired", "lost", "released"]
 class Tenancy:
     """One claim of this process, from its start to its release or loss."""
 
-    def __init__(
-        self, url: str, claim: Claim, *, pulse: Pulse, lifeline: Lifeline | None, clock: Clock
-    ) -> None:
+    def __init__(self, url: str, claim: Claim, *, pulse: Pulse, lifeline: Lifeline | None, clock: Clock) -> None:
         self.url = url
         self.claim = claim
         self._pulse = pulse
@@ -43,18 +41,13 @@ class Tenancy:
         self._lost_to: int | None = None
         self._when_lost: list[Callable[[], None]] = []
 
-    @staticmethod
-    def joinable(nonce: str | None) -> Tenancy | None:
-        """This process's tenancy of the claim with *nonce*, counted once more, if it has one that is not over."""
-        with _registry_lock:
-            tenancy = _registry.get(nonce or "")
-        if tenancy is None:
-            return None
-        with tenancy._lock:
-            if not tenancy._joined or tenancy._lost_to is not None:
-                return None
-            tenancy._joined += 1
-        return tenancy
+    def join(self) -> bool:
+        """Count one more hold; False if it is over."""
+        with self._lock:
+            if not self._joined or self._lost_to is not None:
+                return False
+            self._joined += 1
+        return True
 
     def begin(self) -> None:
         """Start the pulse, and let others join."""
@@ -113,7 +106,7 @@ class Tenancy:
         return None if self._lifeline is None else self._lifeline.fileno()
 
     def leave(self) -> None:
-        """Give back one `joinable`; the last one ends it. Nothing that a successor wrote is touched."""
+        """Count one hold less; the last one ends it. Nothing that a successor wrote is touched."""
         if self._pid != os.getpid():
             return
         with self._lock:
@@ -175,6 +168,12 @@ class Tenancy:
 
 _registry: dict[str, Tenancy] = {}
 _registry_lock = threading.Lock()
+
+
+def tenancy_of(nonce: str | None) -> Tenancy | None:
+    """This process's tenancy of the claim with *nonce*, if it has one."""
+    with _registry_lock:
+        return _registry.get(nonce or "")
 
 
 def _forget_all() -> None:
