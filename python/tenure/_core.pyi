@@ -375,10 +375,19 @@ class LocalHold:
         """Wait until `lost` (True), the thread has ended (False) or *timeout* seconds are over (None)."""
     def stop(self, *, release: bool) -> bool:
         """
-        Stop the thread; with *release*, its last act is to write that the hold is over. At most 5 s; usually at once.
+        Stop to beat; with *release*, write last that the hold is over. At most 5 s; usually at once.
 
-        Returns whether it has ended; it has not only where a file system hangs, and then ends by itself.
+        Returns whether nothing will be written any more. Not so only where a beat hangs in its file system: then the
+        thread writes the release when it comes back.
         """
+
+def highest_fence(directory: str | PathLike[str]) -> int:
+    """
+    The highest fence, 20 digits, that a file in *directory* is named by; 0 if there is none.
+
+    Raises:
+        OSError: the directory cannot be read, or its last component is a link.
+    """
 
 def rename_noreplace(source: str, target: str, *, dir_fd: int) -> None:
     """

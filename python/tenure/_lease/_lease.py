@@ -233,7 +233,7 @@ class WriterLease:
         if found != record:
             return False
         # A collected number can be created again by whoever stalled between its look and its claim.
-        return highest_fence(self._store, above=claim.fence - 1, including=claim.fence) == claim.fence
+        return highest_fence(self._store, including=claim.fence) == claim.fence
 
 
 class Waiting:

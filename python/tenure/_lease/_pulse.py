@@ -219,7 +219,7 @@ class _ThreadPulse:
     def _above(self) -> int | None:
         # From just below our own claim, which must be in the answer: a list without it says nothing.
         fence = self._claim.fence
-        highest = highest_fence(self._store, above=fence - 1, including=fence)
+        highest = highest_fence(self._store, including=fence)
         return highest if highest > fence else None
 
     def stop(self, *, release: bool) -> None:

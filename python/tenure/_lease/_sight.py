@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tenure._clock import Clock
+from tenure._core import highest_fence as highest_in_directory
 from tenure._identity import Judgement, ProcessIdentity, Verdict
 from tenure._judgement import Asker
 from tenure._lease import _keys
@@ -175,20 +176,27 @@ def highest_beat(store: Store) -> int:
     A second witness for the counter: whoever deletes the claim of a living holder must not make its fence be given out
     again.
     """
+    quick = _highest_file(store, _keys.beat(1))
+    if quick is not None:
+        return quick
     numbers = (_keys.fence_of_beat(key) for key in store.list(_keys.BEATS))
     return max((fence for fence in numbers if fence is not None), default=0)
 
 
-def highest_fence(store: Store, *, above: int = 0, including: int | None = None) -> int:
+def highest_fence(store: Store, *, including: int | None = None) -> int:
     """
-    The highest fence that any claim has taken, looking only above *above*; *above* itself if there is none.
+    The highest fence that any claim has taken; 0 if there is none.
 
     Raises:
         StoreUnavailableError: the claim of the fence *including*, which must be there, is not in the list: the list is
             not to be believed.
     """
-    highest, seen_own = above, including is None
-    for key in store.list(_keys.PREFIX, after=_keys.claim(above) if above else ""):
+    quick = _highest_file(store, _keys.claim(1))
+    if quick is not None and (including is None or quick >= including):
+        return quick
+    # From just below our own claim where there is one: what is older does not matter.
+    highest, seen_own = 0, including is None
+    for key in store.list(_keys.PREFIX, after=_keys.claim(including - 1) if including else ""):
         fence = _keys.fence_of(key)
         if fence is None:
             # Digits sort before letters, so the claims are over.
@@ -203,3 +211,13 @@ def highest_fence(store: Store, *, above: int = 0, including: int | None = None)
             hint="a stale directory cache, or a cleaner that removes records; see `tenure status`",
         )
     return highest
+
+
+def _highest_file(store: Store, example: str) -> int | None:
+    """The same for a directory, without a list of it; None for another store, or where the list has to say what is wrong."""
+    if not isinstance(store, LocalDirectory):
+        return None
+    try:
+        return highest_in_directory(store.path_of(example).parent)
+    except OSError:
+        return None

@@ -86,3 +86,9 @@ impl LocalHold {
         py.detach(|| self.hold.stop(release))
     }
 }
+
+/// The highest fence that a file in a directory is named by; 0 if there is none.
+#[pyfunction]
+pub(crate) fn highest_fence(py: Python<'_>, directory: PathBuf) -> PyResult<u64> {
+    py.detach(|| tenure_hold::highest_fence(&directory)).map_err(|error| raise_os(&error))
+}

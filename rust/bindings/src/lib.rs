@@ -13,7 +13,7 @@ mod _core {
     #[pymodule_export]
     use super::files::{filesystem_type, lifeline_held, lifeline_lock, rename_noreplace};
     #[pymodule_export]
-    use super::hold::LocalHold;
+    use super::hold::{LocalHold, highest_fence};
     #[pymodule_export]
     use super::identity::ProcessIdentity;
     #[pymodule_export]

@@ -17,4 +17,4 @@ pub use filesystem::{filesystem_type, rename_noreplace};
 pub use heartbeat::Record;
 pub use lifeline::{lifeline_held, lifeline_lock};
 pub use pulse::{Hold, Parts};
-pub use standing::Standing;
+pub use standing::{Standing, highest_fence};

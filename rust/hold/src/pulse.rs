@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -57,25 +57,23 @@ pub struct Parts<'a> {
 
 struct Shared {
     interval: Duration,
-    /// Also the order of beats: whoever writes holds it.
-    heartbeat: Mutex<Heartbeat>,
-    /// Of its own, since `check` may be reading a long directory with the other.
-    successor: Claims,
     /// Nanoseconds of boot time, taken *before* the last good beat was written.
     renewed_at: AtomicU64,
     lost: AtomicBool,
-    life: Mutex<Life>,
+    /// Asked for while a beat hangs: the thread writes it as its last act.
+    release_later: AtomicBool,
+    /// Held by whoever beats, so that after `over` nobody does.
+    state: Mutex<State>,
     changed: Condvar,
 }
 
-/// What the thread is told and tells.
-#[derive(Default)]
-struct Life {
+struct State {
+    heartbeat: Heartbeat,
+    /// Of its own, since `check` may be reading a long directory with the other.
+    successor: Claims,
     running: bool,
-    asked_to_stop: bool,
-    /// Whether the last act is to write that the hold is over.
-    release: bool,
-    lost: bool,
+    /// Stopped or lost: nothing is written any more.
+    over: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -93,11 +91,15 @@ impl Hold {
         Ok(Self {
             shared: Arc::new(Shared {
                 interval: parts.interval,
-                heartbeat: Mutex::new(Heartbeat::new(parts.heartbeat, parts.record)?),
-                successor: claims()?,
                 renewed_at: AtomicU64::new(tenure_identity::boottime_ns()),
                 lost: AtomicBool::new(false),
-                life: Mutex::new(Life::default()),
+                release_later: AtomicBool::new(false),
+                state: Mutex::new(State {
+                    heartbeat: Heartbeat::new(parts.heartbeat, parts.record)?,
+                    successor: claims()?,
+                    running: false,
+                    over: false,
+                }),
                 changed: Condvar::new(),
             }),
             claims: Mutex::new(claims()?),
@@ -135,13 +137,13 @@ impl Hold {
     /// The system gives no thread.
     pub fn start(&self) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
-        lock(&self.shared.life).running = true;
+        lock(&self.shared.state).running = true;
         let spawned = thread::Builder::new().name("tenure-pulse".to_owned()).stack_size(128 * 1024).spawn(move || {
             block_signals();
             shared.run();
         });
         if spawned.is_err() {
-            lock(&self.shared.life).running = false;
+            lock(&self.shared.state).running = false;
         }
         spawned.map(drop)
     }
@@ -154,7 +156,7 @@ impl Hold {
         if !self.is_ours() {
             return Err(io::Error::other("the pulse belongs to the process that started it"));
         }
-        self.shared.beat()
+        self.shared.beat(&mut lock(&self.shared.state))
     }
 
     /// Boot time in nanoseconds, taken before the last good beat was written.
@@ -175,49 +177,49 @@ impl Hold {
         if !self.is_ours() {
             return Some(false);
         }
-        let (life, _) = self
+        let (state, _) = self
             .shared
             .changed
-            .wait_timeout_while(lock(&self.shared.life), timeout, |life| life.running && !life.lost)
+            .wait_timeout_while(lock(&self.shared.state), timeout, |state| state.running && !state.over)
             .unwrap_or_else(PoisonError::into_inner);
-        if life.lost {
+        if self.lost() {
             Some(true)
-        } else if life.running {
+        } else if state.running && !state.over {
             None
         } else {
             Some(false)
         }
     }
 
-    /// Stops the thread; with `release`, its last act is to write that the hold is over.
+    /// Stops to beat; with `release`, writes last that the hold is over. The thread ends by itself.
     ///
-    /// Returns whether it has ended. It has not only where a file system hangs; then it ends by itself, later.
+    /// Returns whether nothing will be written any more. Not so only where a beat hangs in its file system; then the
+    /// thread writes the release, and ends, when it comes back.
     #[must_use]
     pub fn stop(&self, release: bool) -> bool {
         if !self.is_ours() {
             return true;
         }
-        let mut life = lock(&self.shared.life);
-        if !life.running {
-            let first = !life.asked_to_stop;
-            life.asked_to_stop = true;
-            drop(life);
-            if release && first {
-                self.shared.release();
+        let started = Instant::now();
+        let mut state = loop {
+            match self.shared.state.try_lock() {
+                Ok(state) => break state,
+                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) if started.elapsed() < PATIENCE => {
+                    thread::sleep(Duration::from_micros(200));
+                }
+                Err(TryLockError::WouldBlock) => {
+                    self.shared.release_later.store(release, Ordering::Release);
+                    return false;
+                }
             }
-            return true;
+        };
+        if release && !state.over {
+            // Nobody hears of a failure, and nobody needs to: the lifeline goes down with the hold.
+            let _ = state.heartbeat.write_released();
         }
-        life.asked_to_stop = true;
-        life.release = release;
+        state.over = true;
         self.shared.changed.notify_all();
-        let deadline = Instant::now() + PATIENCE;
-        while life.running {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            life = self.shared.changed.wait_timeout(life, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
         true
     }
 
@@ -229,49 +231,43 @@ impl Hold {
 
 impl Shared {
     fn run(&self) {
+        let mut state = lock(&self.state);
         let mut pause = self.interval;
-        let mut release = false;
-        while !self.lost.load(Ordering::Acquire) {
-            {
-                let life = lock(&self.life);
-                let (life, _) = self
-                    .changed
-                    .wait_timeout_while(life, pause, |life| !life.asked_to_stop)
-                    .unwrap_or_else(PoisonError::into_inner);
-                if life.asked_to_stop {
-                    release = life.release;
-                    break;
-                }
+        loop {
+            state = self
+                .changed
+                .wait_timeout_while(state, pause, |state| !state.over)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+            if state.over {
+                break;
             }
             // After a failure sooner: the hold stays good until its ttl is over.
-            pause = if self.beat().is_ok() { self.interval } else { self.interval / 4 };
+            pause = if self.beat(&mut state).is_ok() { self.interval } else { self.interval / 4 };
+            if self.release_later.load(Ordering::Acquire) {
+                let _ = state.heartbeat.write_released();
+                state.over = true;
+            }
         }
-        if release {
-            self.release();
-        }
-        lock(&self.life).running = false;
+        state.running = false;
         self.changed.notify_all();
     }
 
-    fn beat(&self) -> io::Result<bool> {
-        let mut heartbeat = lock(&self.heartbeat);
+    fn beat(&self, state: &mut State) -> io::Result<bool> {
+        if state.over {
+            return Ok(!self.lost.load(Ordering::Acquire));
+        }
         // Before anything is written: nobody can have seen this beat earlier than we believe in it.
         let now = tenure_identity::boottime_ns();
-        if self.successor.successor_exists()? {
-            drop(heartbeat);
+        if state.successor.successor_exists()? {
             self.lost.store(true, Ordering::Release);
-            lock(&self.life).lost = true;
+            state.over = true;
             self.changed.notify_all();
             return Ok(false);
         }
-        heartbeat.write_next()?;
+        state.heartbeat.write_next()?;
         self.renewed_at.fetch_max(now, Ordering::AcqRel);
         Ok(true)
-    }
-
-    fn release(&self) {
-        // Nobody hears of a failure, and nobody needs to: the lifeline goes down with the hold.
-        let _ = lock(&self.heartbeat).write_released();
     }
 }
 

@@ -91,14 +91,26 @@ impl Claims {
     }
 
     fn highest(&self) -> io::Result<u64> {
-        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let directory = openat(CWD, &*self.directory, flags, Mode::empty())?;
-        let mut highest = 0;
-        for entry in Dir::read_from(directory)? {
-            highest = highest.max(fence_of(entry?.file_name().to_bytes()).unwrap_or(0));
-        }
-        Ok(highest)
+        highest(&self.directory)
     }
+}
+
+/// The highest fence that a file in `directory` is named by; 0 if there is none.
+///
+/// # Errors
+/// The directory cannot be read, or its last component is a link.
+pub fn highest_fence(directory: &Path) -> io::Result<u64> {
+    highest(&CString::new(directory.as_os_str().as_bytes())?)
+}
+
+fn highest(directory: &CString) -> io::Result<u64> {
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let directory = openat(CWD, &**directory, flags, Mode::empty())?;
+    let mut highest = 0;
+    for entry in Dir::new(directory)? {
+        highest = highest.max(fence_of(entry?.file_name().to_bytes()).unwrap_or(0));
+    }
+    Ok(highest)
 }
 
 /// A claim is named by its fence in 20 digits, and by nothing else.
