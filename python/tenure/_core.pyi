@@ -122,7 +122,7 @@ class ProcessIdentity:
         The calling process. Captured once, about 50 us; then cached, and captured anew after a fork.
 
         Args:
-            host_id: the operator's id for this host, 1 to 255 characters; wins over `TENURE_HOST_ID`, which is read
+            host_id: the operator's id for this host, 1 to 255 bytes as UTF-8; wins over `TENURE_HOST_ID`, which is read
                 once per process. An empty string is refused.
 
         Raises:
@@ -198,8 +198,10 @@ def judge(
             `TENURE_HOST_ID_IS_UNIQUE` (`1` or `0`), once per process.
         without: evidence not to use, as if the kernel lacked it; for tests.
 
+    Where the calling process cannot find out about itself (no descriptor free at its first question), the answer is
+    UNKNOWN, `probe_failed`, and it is asked again the next time.
+
     Raises:
-        IdentityError: the calling process could not be identified.
         ValueError: a bad host id or capability name.
     """
 

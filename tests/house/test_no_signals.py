@@ -18,8 +18,10 @@ SENDERS = re.compile(
     r"pthread_kill|raise_signal|sigqueue|rt_sigqueueinfo|rt_tgsigqueueinfo|pidfd_send_signal|TerminateProcess|"
     r"SYS_(?:kill|tkill|tgkill|pidfd_send_signal|rt_\w*sigqueueinfo))\s*(?:\(|;|\}|,|::)"
 )
+# Fail points stop or kill the very process that runs them, and only when a test has asked for it.
+FAIL_POINTS = ROOT / "python/tenure/_failpoints.py"
 # What is shipped: tests, examples and benchmarks of the crates end processes of their own.
-SOURCES = sorted([*ROOT.glob("rust/*/src/**/*.rs"), *ROOT.glob("python/**/*.py")])
+SOURCES = sorted({*ROOT.glob("rust/*/src/**/*.rs"), *ROOT.glob("python/**/*.py")} - {FAIL_POINTS})
 
 
 def senders(text: str, comment: str) -> list[str]:
@@ -31,6 +33,11 @@ def senders(text: str, comment: str) -> list[str]:
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_source_can_send_a_signal(source: Path) -> None:
     assert senders(source.read_text("utf-8"), "//" if source.suffix == ".rs" else "#") == []
+
+
+def test_a_fail_point_reaches_nobody_but_its_own_process() -> None:
+    code = FAIL_POINTS.read_text("utf-8").split('"""', 2)[2]
+    assert {line.split("(")[0] for line in senders(code, "#")} == {"signal.raise_signal"}
 
 
 def test_there_are_sources() -> None:

@@ -37,6 +37,14 @@ impl Asker {
     }
 
     #[inline(always)]
+    /// An observer, or the judgement of one who cannot even tell about himself; the error is for bad arguments alone.
+    pub(crate) fn judging(&self) -> PyResult<Result<Observer<'_>, Judgement>> {
+        match Observer::new(self.host.as_ref(), self.host_is_unique, self.without) {
+            Ok(observer) => Ok(Ok(observer)),
+            Err(error) => error.as_judgement().map(Err).ok_or_else(|| raise(&error)),
+        }
+    }
+
     pub(crate) fn observer(&self) -> PyResult<Observer<'_>> {
         Observer::new(self.host.as_ref(), self.host_is_unique, self.without).map_err(|error| raise(&error))
     }

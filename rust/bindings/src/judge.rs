@@ -110,8 +110,10 @@ pub(crate) fn judge(
         Ok(identity) => identity,
         Err(judgement) => return Ok(judgement.clone().into()),
     };
-    let observer = asker.observer()?;
-    Ok(py.detach(|| tenure_identity::judge(identity, &observer)).into())
+    match asker.judging()? {
+        Ok(observer) => Ok(py.detach(|| tenure_identity::judge(identity, &observer)).into()),
+        Err(judgement) => Ok(judgement.into()),
+    }
 }
 
 /// `judge` for many, in their order: one probe per distinct process.
@@ -127,9 +129,12 @@ pub(crate) fn judge_many(
     let asker = Asker::new(host_id, host_id_is_unique, without)?;
     let records: Vec<Record<'_>> =
         PyIterator::from_object(records)?.map(|record| record?.extract()).collect::<PyResult<_>>()?;
-    let observer = asker.observer()?;
     let asked: Vec<_> = records.iter().filter_map(|record| record.identity().ok()).collect();
-    let mut answers = py.detach(|| tenure_identity::judge_many(asked, &observer)).into_iter();
+    let answers = match asker.judging()? {
+        Ok(observer) => py.detach(|| tenure_identity::judge_many(asked, &observer)),
+        Err(judgement) => vec![judgement; asked.len()],
+    };
+    let mut answers = answers.into_iter();
     Ok(records
         .iter()
         .map(|record| match record.identity() {

@@ -10,6 +10,8 @@ mod watch;
 /// The module, as a table of contents.
 #[pyo3::pymodule(gil_used = false)]
 mod _core {
+    use pyo3::prelude::*;
+
     #[pymodule_export]
     use super::files::{filesystem_type, lifeline_held, lifeline_lock, rename_noreplace};
     #[pymodule_export]
@@ -24,4 +26,10 @@ mod _core {
     #[pymodule_export]
     #[allow(non_upper_case_globals, reason = "Python's own name for it")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
+
+    #[pymodule_init]
+    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        tenure_identity::prepare();
+        Ok(())
+    }
 }

@@ -77,8 +77,11 @@ impl Watch {
         lock(&self.0).take();
     }
 
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        slf
+    fn __enter__(slf: PyRef<'_, Self>) -> PyResult<PyRef<'_, Self>> {
+        if lock(&slf.0).is_none() {
+            return Err(closed());
+        }
+        Ok(slf)
     }
 
     fn __exit__(&self, _kind: &Bound<'_, PyAny>, _error: &Bound<'_, PyAny>, _trace: &Bound<'_, PyAny>) {
@@ -187,8 +190,11 @@ impl WatchSet {
         self.with(|members| members.keys.bind(record.py()).contains(record))
     }
 
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        slf
+    fn __enter__(slf: PyRef<'_, Self>) -> PyResult<PyRef<'_, Self>> {
+        if lock(&slf.0).is_none() {
+            return Err(closed());
+        }
+        Ok(slf)
     }
 
     fn __exit__(&self, _kind: &Bound<'_, PyAny>, _error: &Bound<'_, PyAny>, _trace: &Bound<'_, PyAny>) {

@@ -10,6 +10,12 @@ use crate::sys::{self, Environment};
 use crate::verdict::{Evidence, Judgement, Reason};
 use crate::{Capabilities, Error};
 
+/// To be called once, early, before the process forks: a fork in the middle of the first judgement of another thread would
+/// leave the child with something half made.
+pub fn prepare() {
+    sys::prepare();
+}
+
 /// Who asks: this process, what it knows about its host, and which evidence it can get.
 pub struct Observer<'a> {
     pub(crate) env: &'static Environment,

@@ -18,7 +18,7 @@ mod sys;
 mod verdict;
 mod watch;
 
-pub use judge::{Observer, judge, judge_many};
+pub use judge::{Observer, judge, judge_many, prepare};
 pub use record::{Host, Identity, Malformed};
 pub use sys::{awake_ns, boottime_ns};
 pub use verdict::{Evidence, Judgement, Reason, Verdict};
@@ -76,6 +76,19 @@ impl fmt::Display for Error {
             Self::BadHost(why) => write!(f, "the host id cannot be used: {why}"),
             Self::System(call, error) => write!(f, "{call}: {error}"),
             Self::Unsupported => write!(f, "this platform is not known: no process can be identified on it"),
+        }
+    }
+}
+
+impl Error {
+    /// What a judge says who could not find out about himself: nothing is known of the other either.
+    #[must_use]
+    pub fn as_judgement(&self) -> Option<Judgement> {
+        match self {
+            Self::System(_, error) => {
+                Some(Judgement::unknown(Reason::ProbeFailed, Evidence::None).with_detail(error.to_string()))
+            }
+            _ => None,
         }
     }
 }

@@ -121,7 +121,7 @@ impl WatchSet {
     /// # Errors
     /// When the process cannot be identified, so that members without a pin cannot be judged.
     pub fn ended(&mut self) -> Result<Vec<u64>, Error> {
-        let mut keys = self.pins.ended();
+        let mut keys = self.pins.ended(self.pinned);
         if self.pinned < self.members.len() {
             let me = Observer::new(None, None, Capabilities::default())?;
             let unpinned = self.members.iter().filter(|(_, member)| member.pin.is_none());

@@ -6,6 +6,7 @@
 //! | `HAS_PID_NAMESPACES` | whether a number means something only inside a namespace |
 //! | `Environment` | `me`, `has`, `host_is_unique`, and whatever its own functions need |
 //! | `environment()` | the calling process's, captured once, anew after a fork |
+//! | `prepare()` | what must be done before a process forks, once |
 //! | `plausible_pid(pid)` | whether the system could have given out this number |
 //! | `identify(pid, ..)` | start time and unique id of another process |
 //! | `is_current(record, ..)` | whether the calling process still is the one of `record`, asked anew |
@@ -28,7 +29,7 @@ mod system;
 
 pub(crate) use system::{
     Environment, HAS_PID_NAMESPACES, KNOWN, Pin, PinSet, by_handle, by_pid, by_pid_many, environment, identify,
-    is_current, is_unchanged, plausible_pid,
+    is_current, is_unchanged, plausible_pid, prepare,
 };
 pub use system::{awake_ns, boottime_ns};
 

@@ -116,6 +116,16 @@ pub(super) fn namespace_id(namespace: BorrowedFd<'_>) -> Option<u64> {
     (done == 0).then_some(id)
 }
 
+/// What is absent is `None`; what could not be asked for want of descriptors or memory is an error, since it says nothing
+/// about the kernel and must not be remembered as if it did.
+pub(super) fn or_absent<T>(answer: Result<T, Errno>) -> Result<Option<T>, Errno> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
 fn last_error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

@@ -5,12 +5,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use rustix::fs::{CWD, fstat, fstatfs, stat};
+use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use super::call;
+use super::call::{self, or_absent};
 use super::probe;
-use super::procfs::{self, Proc};
+use super::procfs::{self, Proc, Unread};
 use crate::parse::{self, TimeOffset};
 use crate::record::{Host, Identity};
 use crate::{Capabilities, Error};
@@ -28,8 +29,8 @@ pub(crate) struct Environment {
     pub(super) proc: Option<Proc>,
     /// `None`: cannot be known, or no /proc.
     pub(super) time_offset: Option<TimeOffset>,
-    /// A pidfd of our own with the device of pidfs, where `has.pidfs`. Believed only while it shows our inode.
-    own: Option<(OwnedFd, u64)>,
+    /// The device of pidfs and a pidfd of our own, where `has.pidfs`. Believed only while it shows our inode.
+    own: Option<(u64, OwnedFd)>,
 }
 
 impl Environment {
@@ -37,6 +38,11 @@ impl Environment {
     pub(super) fn is_initial_namespace(&self) -> bool {
         self.me.ns.as_deref() == Some(INITIAL_PID_NAMESPACE)
     }
+}
+
+/// Makes ready what a forked child must not find half made by another thread of its parent.
+pub(crate) fn prepare() {
+    cell();
 }
 
 /// The calling process's environment, captured at the first call and again after a fork.
@@ -94,18 +100,17 @@ fn cell() -> &'static AtomicPtr<Environment> {
 
 fn capture() -> Result<Environment, Error> {
     let (operator_host, host_is_unique) = crate::sys::operator()?;
+    self_test(operator_host, host_is_unique).map_err(|error| Error::System("identifying this process", error.into()))
+}
+
+/// Every "no" here is remembered for the life of the process, so it must be the kernel's: see `or_absent`.
+fn self_test(operator_host: Option<Host>, host_is_unique: bool) -> Result<Environment, Errno> {
     let pid = std::process::id();
     let mut has = Capabilities::default();
 
-    let own_pidfd = match call::open_pid(pid) {
-        Ok(fd) => Some(fd),
-        // Out of descriptors is no fact about the kernel: to remember "no pidfds" would spoil every later answer.
-        Err(error @ (rustix::io::Errno::MFILE | rustix::io::Errno::NFILE | rustix::io::Errno::NOMEM)) => {
-            return Err(Error::System("pidfd_open", error.into()));
-        }
-        Err(_) => None,
-    };
+    let own_pidfd = or_absent(call::open_pid(pid))?;
     has.pidfd = own_pidfd.is_some();
+    let mut own = None;
     let mut uniq = None;
     let mut handle_kind = 0;
     if let Some(pidfd) = &own_pidfd {
@@ -113,41 +118,51 @@ fn capture() -> Result<Environment, Error> {
         let is_pidfs = cfg!(target_pointer_width = "64")
             && fstatfs(pidfd).is_ok_and(|file_system| file_system.f_type == call::PID_FS_MAGIC);
         if is_pidfs {
-            uniq = call::unique_id(pidfd.as_fd()).ok();
-            has.pidfs = uniq.is_some();
+            uniq = Some(call::unique_id(pidfd.as_fd())?);
+            has.pidfs = true;
         }
         if let Some(inode) = uniq
-            && let Ok(kind) = call::handle_kind(pidfd.as_fd())
-            && let Ok(opened) = call::open_unique_id(inode, kind)
+            && let Some(kind) = or_absent(call::handle_kind(pidfd.as_fd()))?
+            && let Some(opened) = or_absent(call::open_unique_id(inode, kind))?
         {
             has.handle = call::unique_id(opened.as_fd()) == Ok(inode);
             handle_kind = kind;
         }
     }
 
-    let proc = Proc::verified();
+    let proc = Proc::verified()?;
     has.proc = proc.is_some();
-    let directory = proc.as_ref().and_then(Proc::directory);
-    let time_offset = directory.and_then(procfs::time_offset);
-    let start = directory
-        .and_then(|directory| procfs::stat(directory, pid).ok())
-        .zip(time_offset)
-        .and_then(|(stat, offset)| probe::recordable_start(stat.start, offset));
+    let mut time_offset = None;
+    let mut start = None;
+    if let Some(directory) = proc.as_ref().and_then(Proc::directory) {
+        time_offset = procfs::time_offset(directory)?;
+        let stat = match procfs::stat(directory, pid) {
+            Ok(stat) => Some(stat),
+            Err(Unread::NoFds) => return Err(Errno::MFILE),
+            Err(_) => None,
+        };
+        start = stat.zip(time_offset).and_then(|(stat, offset)| probe::recordable_start(stat.start, offset));
+    }
 
-    let namespace = own_pidfd.as_ref().and_then(|pidfd| call::pid_namespace(pidfd.as_fd()).ok());
+    let namespace = match &own_pidfd {
+        Some(pidfd) => or_absent(call::pid_namespace(pidfd.as_fd()))?,
+        None => None,
+    };
     let (ns, ns_id) = match &namespace {
-        Some(namespace) => (fstat(namespace).ok().map(|stat| stat.st_ino), call::namespace_id(namespace.as_fd())),
+        Some(namespace) => (Some(fstat(namespace)?.st_ino), call::namespace_id(namespace.as_fd())),
         // Before Linux 6.11: by /proc/self, which needs to be ours as little as possible: "self" is resolved for us.
-        None => (stat("/proc/self/ns/pid").ok().map(|stat| stat.st_ino), None),
+        None => (or_absent(stat("/proc/self/ns/pid"))?.map(|stat| stat.st_ino), None),
     };
 
+    let machine_id = or_absent(procfs::read_whole(CWD, "/etc/machine-id"))?;
+    let machine = machine_id.as_deref().and_then(parse::machine_id).map(Host::machine);
+    if let Some(pidfd) = own_pidfd.filter(|_| has.pidfs) {
+        own = Some((fstat(&pidfd)?.st_dev, pidfd));
+    }
     let me = Identity {
         os: "linux".to_owned(),
-        host: operator_host.or_else(|| {
-            let text = procfs::read_whole(CWD, "/etc/machine-id").ok()?;
-            parse::machine_id(&text).map(Host::machine)
-        }),
-        boot: boot_id(),
+        host: operator_host.or(machine),
+        boot: boot_id()?,
         ns: ns.map(|inode| inode.to_string()),
         ns_id,
         pid,
@@ -156,17 +171,13 @@ fn capture() -> Result<Environment, Error> {
         nonce: Some(nonce()?),
         unknown: serde_json::Map::new(),
     };
-    let own = own_pidfd.filter(|_| has.pidfs).and_then(|pidfd| {
-        let device = fstat(&pidfd).ok()?.st_dev;
-        Some((pidfd, device))
-    });
     Ok(Environment { me, has, host_is_unique, handle_kind, proc, time_offset, own })
 }
 
 /// Whether our own pidfd still shows the inode that was captured. A restored checkpoint has a new process behind it; a
 /// descriptor that was closed and is another file's by now shows another device or inode.
 pub(crate) fn is_unchanged(env: &Environment) -> bool {
-    let Some((pidfd, device)) = &env.own else { return false };
+    let Some((device, pidfd)) = &env.own else { return false };
     fstat(pidfd).is_ok_and(|stat| (stat.st_dev, Some(stat.st_ino)) == (*device, env.me.uniq))
 }
 
@@ -174,7 +185,7 @@ pub(crate) fn is_unchanged(env: &Environment) -> bool {
 /// start time and a new unique id, on another machine with another boot id.
 pub(crate) fn is_current(record: &Identity, env: &Environment, has: Capabilities) -> Result<bool, Error> {
     let pid = std::process::id();
-    let boot = boot_id();
+    let boot = boot_id().map_err(|error| Error::System("reading the boot id", error.into()))?;
     if boot.is_none() && record.boot.is_some() {
         // /proc has gone since. Not knowing who we are is no proof that we are somebody else.
         return Err(Error::System("reading the boot id", std::io::ErrorKind::NotFound.into()));
@@ -192,14 +203,14 @@ pub(crate) fn is_current(record: &Identity, env: &Environment, has: Capabilities
 }
 
 /// Source: proc_sys_kernel(5).
-fn boot_id() -> Option<String> {
-    let text = procfs::read_whole(CWD, "/proc/sys/kernel/random/boot_id").ok()?;
-    parse::boot_id(&text).map(str::to_owned)
+fn boot_id() -> Result<Option<String>, Errno> {
+    let text = or_absent(procfs::read_whole(CWD, "/proc/sys/kernel/random/boot_id"))?;
+    Ok(text.as_deref().and_then(parse::boot_id).map(str::to_owned))
 }
 
-fn nonce() -> Result<[u8; 16], Error> {
+fn nonce() -> Result<[u8; 16], Errno> {
     let mut nonce = [0; 16];
     // Up to 256 bytes come whole or not at all: getrandom(2).
-    getrandom(&mut nonce, GetRandomFlags::empty()).map_err(|error| Error::System("getrandom", error.into()))?;
+    getrandom(&mut nonce, GetRandomFlags::empty())?;
     Ok(nonce)
 }

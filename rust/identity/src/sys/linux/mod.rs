@@ -8,7 +8,7 @@ mod pin;
 mod probe;
 mod procfs;
 
-pub(crate) use environment::{Environment, environment, is_current, is_unchanged};
+pub(crate) use environment::{Environment, environment, is_current, is_unchanged, prepare};
 pub(crate) use pin::{Pin, PinSet};
 pub(crate) use probe::{by_handle, by_pid, by_pid_many, identify};
 

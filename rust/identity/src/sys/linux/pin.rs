@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
+use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -71,6 +72,8 @@ impl Pin {
 /// /proc is verified anew: this is rare, and a stale descriptor here could end a life.
 fn threads_all_exited(pid: u32) -> bool {
     procfs::Proc::verified()
+        .ok()
+        .flatten()
         .as_ref()
         .and_then(procfs::Proc::directory)
         .is_some_and(|directory| procfs::all_threads_exited(directory, pid).unwrap_or(false))
@@ -126,15 +129,15 @@ impl PinSet {
         }
     }
 
-    /// Those that have ended by now. The caller discards them, or they are said again.
-    pub(crate) fn ended(&self) -> Vec<u64> {
-        let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 256];
+    /// Those that have ended by now, of at most `members`. The caller discards them, or they are said again.
+    pub(crate) fn ended(&self, members: usize) -> Vec<u64> {
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(members);
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        match epoll::wait(&self.epoll, &mut events[..], Some(&now)) {
-            Ok(count) => events[..count].iter().map(|event| event.data.u64()).collect(),
-            // EINTR; nothing is lost, since nothing was discarded.
-            Err(_) => Vec::new(),
+        if members > 0 {
+            // EINTR is the only error here; nothing is lost by it, since nothing was discarded.
+            let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&now));
         }
+        events.iter().map(|event| event.data.u64()).collect()
     }
 
     /// Waits for the first to end.

@@ -116,10 +116,11 @@ fn by_start_time(
         // setns(2) can have moved us into another time namespace since the capture, and then a mismatch is our own
         // doing. Asked again only here: a false "gone" is the one mistake that must not happen.
         return match procfs::time_offset(directory) {
-            None => unknown(Reason::TimeNamespace),
-            Some(now) if now == offset => (Judgement::gone(Reason::PidReused, evidence), None),
-            Some(now) if same_start(recorded, stat.start, now) => unknown(Reason::TimeNamespace),
-            Some(_) => (Judgement::gone(Reason::PidReused, evidence), None),
+            Err(_) => (no_fds(record), None),
+            Ok(None) => unknown(Reason::TimeNamespace),
+            Ok(Some(now)) if now == offset => (Judgement::gone(Reason::PidReused, evidence), None),
+            Ok(Some(now)) if same_start(recorded, stat.start, now) => unknown(Reason::TimeNamespace),
+            Ok(Some(_)) => (Judgement::gone(Reason::PidReused, evidence), None),
         };
     }
     if let Some(pidfd) = pinned {

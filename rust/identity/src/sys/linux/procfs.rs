@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Dir, Mode, OFlags, fstat, fstatfs, open, openat, readlinkat};
 use rustix::io::{Errno, read};
 
+use super::call::or_absent;
 use crate::parse::{self, Stat, TimeOffset};
 
 /// Source: linux/magic.h, PROC_SUPER_MAGIC.
@@ -39,22 +40,25 @@ impl Proc {
     /// It may belong to another pid namespace (`unshare --pid` without a new mount, `nsenter -m`), and then /proc/1 is
     /// a stranger. `readlink /proc/self` can match by accident; an `NSpid` line of exactly one number, our own,
     /// cannot: it starts at the namespace of the mount.
-    pub(super) fn verified() -> Option<Self> {
-        let directory = open("/proc", OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-        if fstatfs(&directory).ok()?.f_type != PROC_SUPER_MAGIC {
-            return None;
+    ///
+    /// # Errors
+    /// Out of descriptors or memory: nothing is known.
+    pub(super) fn verified() -> Result<Option<Self>, Errno> {
+        let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
+        let Some(directory) = or_absent(open("/proc", flags, Mode::empty()))? else { return Ok(None) };
+        if fstatfs(&directory).is_ok_and(|file_system| file_system.f_type != PROC_SUPER_MAGIC) {
+            return Ok(None);
         }
+        let Some(status) = or_absent(read_whole(directory.as_fd(), "self/status"))? else { return Ok(None) };
         let me = u64::from(std::process::id());
-        let ours = match parse::namespace_pids(&read_whole(directory.as_fd(), "self/status").ok()?) {
+        let ours = match parse::namespace_pids(&status) {
             Some(pids) => pids == [me],
             // Linux before 4.1 and gVisor print no such line; neither can mount a foreign /proc by accident as easily.
-            None => {
-                let link = readlinkat(&directory, "self", Vec::new()).ok()?;
-                parse::number(link.as_bytes()) == Some(me)
-            }
+            None => or_absent(readlinkat(&directory, "self", Vec::new()))?
+                .is_some_and(|link| parse::number(link.as_bytes()) == Some(me)),
         };
-        let stat = fstat(&directory).ok()?;
-        ours.then_some(Self { directory, device: stat.st_dev, inode: stat.st_ino })
+        let Some(stat) = or_absent(fstat(&directory))?.filter(|_| ours) else { return Ok(None) };
+        Ok(Some(Self { directory, device: stat.st_dev, inode: stat.st_ino }))
     }
 
     /// The directory, if the descriptor is still ours: code that closes every descriptor exists, and the number may
@@ -129,17 +133,20 @@ fn threads(tasks: &OwnedFd) -> Result<Vec<u32>, Errno> {
 ///
 /// `timens_offsets` shows the offsets that *children* will have. It is ours only while both namespaces are one.
 /// Source: time_namespaces(7).
-pub(super) fn time_offset(directory: BorrowedFd<'_>) -> Option<TimeOffset> {
+///
+/// # Errors
+/// Out of descriptors or memory: nothing is known.
+pub(super) fn time_offset(directory: BorrowedFd<'_>) -> Result<Option<TimeOffset>, Errno> {
     let ours = match readlinkat(directory, "self/ns/time", Vec::new()) {
         // No such entry: a kernel without time namespaces (before 5.6), so nothing is shifted.
-        Err(Errno::NOENT) => return Some(TimeOffset::default()),
-        other => other.ok()?,
+        Err(Errno::NOENT) => return Ok(Some(TimeOffset::default())),
+        other => or_absent(other)?,
     };
-    let childrens = readlinkat(directory, "self/ns/time_for_children", Vec::new()).ok()?;
-    if ours != childrens {
-        return None;
+    let childrens = or_absent(readlinkat(directory, "self/ns/time_for_children", Vec::new()))?;
+    if ours.is_none() || ours != childrens {
+        return Ok(None);
     }
-    parse::time_offset(&read_whole(directory, "self/timens_offsets").ok()?)
+    Ok(or_absent(read_whole(directory, "self/timens_offsets"))?.and_then(|text| parse::time_offset(&text)))
 }
 
 /// The whole of a small file.
@@ -203,7 +210,7 @@ mod tests {
 
     #[test]
     fn our_own_proc_is_verified_and_shows_this_process() {
-        let Some(proc) = Proc::verified() else { return };
+        let Ok(Some(proc)) = Proc::verified() else { return };
         let directory = proc.directory().expect("just opened");
         let stat = stat(directory, std::process::id()).ok().expect("our own entry");
         assert!(stat.num_threads >= 1 && stat.start > 0);
