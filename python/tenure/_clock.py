@@ -49,3 +49,8 @@ class SystemClock:
 
     def wall(self) -> str:
         return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def iso(nanoseconds: int) -> str:
+    """A file's time stamp as people read it: UTC, ISO 8601."""
+    return datetime.fromtimestamp(nanoseconds / 1e9, timezone.utc).isoformat(timespec="seconds")

@@ -15,6 +15,7 @@ from tenure._identity import Judgement, ProcessIdentity, Verdict, judge
 LIFELINE_HELD = Judgement(Verdict.ALIVE, "lifeline_held", "lifeline")
 LIFELINE_FREE = Judgement(Verdict.GONE, "lifeline_free", "lifeline")
 RELEASED = Judgement(Verdict.GONE, "released", "beat")
+BROKEN = Judgement(Verdict.GONE, "released", "record", "by force")
 
 
 @dataclass(frozen=True, slots=True)

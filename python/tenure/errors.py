@@ -9,6 +9,7 @@ What can go wrong, drawn, then the classes.
     ├── StoreError(OSError)             the store failed                               exit 1
     │   ├── StoreUnavailableError       ... for now; try again                         exit 75
     │   └── StoreCannotLockError        ... for good: it cannot keep the promises      exit 78
+    ├── RefusedError                    a force was refused: look again                exit 1
     ├── HoldError                       a hold was used where it is not one            exit 1
     └── IdentityError(OSError)          the platform would not say who a process is    exit 1
 
@@ -30,6 +31,7 @@ __all__ = [
     "IdentityError",
     "RecordError",
     "RecordTooNewError",
+    "RefusedError",
     "StoreCannotLockError",
     "StoreError",
     "StoreUnavailableError",
@@ -169,6 +171,23 @@ class StoreCannotLockError(StoreError):
 
     kind = "store_cannot_lock"
     exit_code = EX_CONFIG
+
+
+class RefusedError(Error):
+    """
+    A forced release was refused: the lease is not the one that was looked at, or its holder is proven alive.
+
+    Attributes:
+        fence: the fence of the claim that is there now.
+        nonce: its nonce, or None where the claim cannot be read.
+        judgement: on its holder.
+    """
+
+    kind = "refused"
+
+    fence: int
+    nonce: str | None
+    judgement: Judgement | None
 
 
 class HoldError(Error):

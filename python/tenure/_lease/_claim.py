@@ -31,7 +31,9 @@ class Claim:
     What a claim says.
 
     `holder` is the record's own text where it holds no identity we understand, so that the judgement can say why.
-    `host_name` and `acquired_at` are for people and decide nothing.
+    `host_name` and `acquired_at` are for people and decide nothing. A `tombstone` holds nothing: it is what a forced
+    release leaves, so that the fence it broke is below another; an older reader takes it for a claim whose holder has
+    ended.
     """
 
     fence: int
@@ -43,10 +45,11 @@ class Claim:
     host_name: str | None
     acquired_at: str | None
     lifeline: Place | None
+    tombstone: bool = False
 
     def encode(self) -> bytes:
         holder = self.holder.to_json() if isinstance(self.holder, ProcessIdentity) else self.holder
-        fields = {
+        fields: dict[str, object] = {
             "v": SCHEMA,
             "fence": str(self.fence),
             "nonce": self.nonce,
@@ -58,6 +61,8 @@ class Claim:
             "acquired_at": self.acquired_at,
             "lifeline": None if self.lifeline is None else self.lifeline.to_record(),
         }
+        if self.tombstone:
+            fields["tombstone"] = True
         return (json.dumps(fields, separators=(",", ":")) + "\n").encode()
 
     @staticmethod
@@ -86,6 +91,7 @@ class Claim:
             host_name=_text(fields.get("host_name"), 255),
             acquired_at=_text(fields.get("acquired_at"), 64),
             lifeline=Place.from_record(fields.get("lifeline")),
+            tombstone=fields.get("tombstone") is True,
         )
 
 

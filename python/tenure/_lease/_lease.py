@@ -5,20 +5,23 @@ from __future__ import annotations
 import functools
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from tenure._clock import Clock, SystemClock
 from tenure._failpoints import reach
-from tenure._identity import Watch, host_name
+from tenure._identity import host_name
 from tenure._judgement import Asker
 from tenure._lease import _keys, _log
 from tenure._lease._attempt import Attempt, is_abandoned
 from tenure._lease._claim import Claim, check_terms
+from tenure._lease._force import ForcedRelease, force_release
+from tenure._lease._history import PastHold, history
 from tenure._lease._hold import Hold
 from tenure._lease._sight import DEFAULT_SKEW, DEFAULT_TTL, LeaseStatus, Observer, highest_beat, highest_fence
 from tenure._lease._tenancy import Tenancy, tenancy_of
+from tenure._lease._waiting import Waiting
 from tenure._lifeline import Lifeline
-from tenure.errors import FencedError, IdentityError, StoreError, StoreUnavailableError, WriterBusyError
+from tenure.errors import FencedError, StoreError, StoreUnavailableError, WriterBusyError
 from tenure.stores import LocalDirectory, Store, open_store
 
 # How often a waiter looks. A death is heard of at once where the holder can be watched; a release is seen by looking.
@@ -141,6 +144,8 @@ class WriterLease:
                 raise
             return None
         if waiting.is_over():
+            if seen.state == "unknown":
+                self._observer.remember()
             raise _busy(seen)
         return seen
 
@@ -164,6 +169,41 @@ class WriterLease:
     def _tell_when_lost(self, hold: Hold, tenancy: Tenancy) -> None:
         if self._on_lost is not None:
             tenancy.call_when_lost(functools.partial(self._on_lost, hold))
+
+    def force_release(self, nonce: str | None, *, even_if_alive: bool = False, dry_run: bool = False) -> ForcedRelease:
+        """
+        Break the hold whose *nonce* `inspect()` has shown, by burning a fence above it. Takes nothing, waits for nobody.
+
+        The holder is not stopped: it is fenced at its next `check()`, and by storage that compares fences. A free lease
+        is left as it is.
+
+        Args:
+            nonce: names the claim; None for one that cannot be read.
+            even_if_alive: also a holder that is proven alive.
+            dry_run: only say what would be done.
+
+        Raises:
+            RefusedError: another claim is there than the one that was looked at, or its holder is alive.
+            RecordTooNewError, StoreError: as `acquire`.
+        """
+        return force_release(
+            self._store,
+            self._observer,
+            self._asker,
+            self._clock,
+            nonce=nonce,
+            even_if_alive=even_if_alive,
+            dry_run=dry_run,
+        )
+
+    def history(self) -> Iterator[PastHold]:
+        """
+        Who held the lease before, from the oldest claim that is still there to the newest. Writes nothing.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        return history(self._store)
 
     @property
     def look_interval(self) -> float:
@@ -234,53 +274,6 @@ class WriterLease:
             return False
         # A collected number can be created again by whoever stalled between its look and its claim.
         return highest_fence(self._store, including=claim.fence) == claim.fence
-
-
-class Waiting:
-    """Waits between two looks, no longer than until the holder's end where that can be watched, and keeps the time."""
-
-    def __init__(self, clock: Clock, timeout: float) -> None:
-        self._clock = clock
-        self._deadline = clock.awake() + timeout
-        self._watch: Watch | None = None
-        self._fence = 0
-
-    def __enter__(self) -> Waiting:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._let_go()
-
-    def is_over(self) -> bool:
-        """Whether there is no time left."""
-        return self._clock.awake() >= self._deadline
-
-    def left(self, seconds: float) -> float:
-        """At most *seconds*, and no more than is left."""
-        return max(0.0, min(seconds, self._deadline - self._clock.awake()))
-
-    def a_while(self, seconds: float, seen: LeaseStatus | None) -> None:
-        """Wait at most *seconds* for the end of the holder that was *seen*."""
-        if seen is not None and seen.fence != self._fence:
-            self._let_go()
-            self._fence = seen.fence
-            self._watch = _watch(seen)
-        self._clock.sleep(self.left(seconds), unless=self._watch)
-        if self._watch is not None and not self._watch.alive():
-            # Heard once. The lease may be held on: by a command that carries the lifeline.
-            self._let_go()
-
-    def _let_go(self) -> None:
-        if self._watch is not None:
-            self._watch.close()
-            self._watch = None
-
-
-def _watch(seen: LeaseStatus) -> Watch | None:
-    try:
-        return None if seen.holder is None else Watch(seen.holder)
-    except IdentityError:
-        return None
 
 
 def _busy(seen: LeaseStatus) -> WriterBusyError:

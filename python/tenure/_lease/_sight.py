@@ -10,14 +10,15 @@ import errno
 from dataclasses import dataclass
 from typing import Literal
 
-from tenure._clock import Clock
+from tenure._clock import Clock, SystemClock, iso
 from tenure._core import highest_fence as highest_in_directory
 from tenure._identity import Judgement, ProcessIdentity, Verdict
-from tenure._judgement import Asker
+from tenure._judgement import BROKEN, Asker
 from tenure._lease import _keys
 from tenure._lease._beat import read_beat
 from tenure._lease._claim import Claim
-from tenure._lease._silence import Silence
+from tenure._lease._memory import Memory
+from tenure._lease._silence import Seen, Silence
 from tenure._lifeline import asked
 from tenure.errors import RecordError, RecordTooNewError, StoreError, StoreUnavailableError
 from tenure.stores import LocalDirectory, Store
@@ -46,6 +47,7 @@ class LeaseStatus:
         ttl, skew: of the record, in seconds.
         nonce: of the claim; an operator names it to break the lease.
         beat: number of the last heartbeat; 0 if none was seen.
+        last_beat: when it was written, by the file system's clock, for people; None where the store does not say.
         retry_after_s: seconds until the earliest takeover: 0 when free, None while the holder is proven alive.
         problem: what is wrong with the claim, where it cannot be read.
     """
@@ -62,6 +64,7 @@ class LeaseStatus:
     skew: float | None = None
     nonce: str | None = None
     beat: int = 0
+    last_beat: str | None = None
     retry_after_s: float | None = 0.0
     problem: str | None = None
 
@@ -80,10 +83,12 @@ class Observer:
         self._asker = asker
         self._clock = clock
         self._silence = Silence()
+        # Only for the machine's own clocks: what a test's clock has seen means nothing to the next process.
+        self._memory = Memory(store.url) if isinstance(clock, SystemClock) else None
 
     def look(self) -> LeaseStatus:
         """
-        What there is to see now.
+        What there is to see now. Writes nothing.
 
         Raises:
             RecordTooNewError: a newer tenure holds the lease.
@@ -95,32 +100,33 @@ class Observer:
             if fence == 0:
                 return LeaseStatus(url, "free")
             try:
-                stored = self._store.read(_keys.claim(fence))
-                if stored is None:
-                    # Collected, which happens only below a higher claim: look again.
-                    continue
-                claim = Claim.decode(_keys.claim(fence), stored.data)
+                claim = read_claim(self._store, fence)
             except RecordTooNewError:
                 raise
             except RecordError as error:
                 return self._unreadable(fence, error.reason)
-            except StoreError as error:
-                if error.errno != errno.EFBIG:
-                    raise
-                return self._unreadable(fence, str(error))
-            return self._status(claim)
+            if claim is not None:
+                return self._status(claim)
+            # Collected, which happens only below a higher claim: look again.
         raise StoreUnavailableError(f"claims vanish as fast as they are read. store=`{url}`", hint="try again")
+
+    def remember(self) -> None:
+        """Keep what was watched for a later process of this host."""
+        watched = self._silence.watched()
+        if self._memory is not None and watched is not None:
+            self._memory.remember(watched)
 
     def _status(self, claim: Claim) -> LeaseStatus:
         beat = read_beat(self._store, claim.fence, claim.nonce)
-        lifeline = None
-        if isinstance(self._store, LocalDirectory):
-            lifeline = asked(self._store, _keys.lifeline(claim.nonce), claim.lifeline)
-        judgement = self._asker.judge(claim.holder, lifeline=lifeline, released=beat.released)
-        patience = claim.ttl + claim.skew
-        # Watched also while it is known to live: what is unknown to the next look has been silent since this one.
-        silent = self._silence.look((claim.fence, claim.nonce, beat), self._clock.awake(), patience=patience)
-        state, retry_after = _weigh(judgement, silent, patience)
+        if claim.tombstone:
+            judgement = BROKEN
+        else:
+            lifeline = None
+            if isinstance(self._store, LocalDirectory):
+                lifeline = asked(self._store, _keys.lifeline(claim.nonce), claim.lifeline)
+            judgement = self._asker.judge(claim.holder, lifeline=lifeline, released=beat.released)
+        seen: Seen = [claim.fence, claim.nonce, beat.number, beat.stamp]
+        state, retry_after = self._weigh(judgement, seen, claim.ttl, claim.skew)
         return LeaseStatus(
             url=self._store.url,
             state=state,
@@ -134,14 +140,13 @@ class Observer:
             skew=claim.skew,
             nonce=claim.nonce,
             beat=beat.number,
+            last_beat=None if not beat.stamp else iso(beat.stamp),
             retry_after_s=retry_after,
         )
 
     def _unreadable(self, fence: int, problem: str) -> LeaseStatus:
         """Torn, empty or oversized: the fence is used, the owner unknown, the bytes kept."""
-        patience = DEFAULT_TTL + DEFAULT_SKEW
-        silent = self._silence.look((fence, problem), self._clock.awake(), patience=patience)
-        state, retry_after = _weigh(_DAMAGED, silent, patience)
+        state, retry_after = self._weigh(_DAMAGED, [fence, problem, None, None], DEFAULT_TTL, DEFAULT_SKEW)
         return LeaseStatus(
             url=self._store.url,
             state=state,
@@ -153,20 +158,41 @@ class Observer:
             problem=problem,
         )
 
+    def _weigh(
+        self, judgement: Judgement, seen: Seen, ttl: float, skew: float
+    ) -> tuple[Literal["free", "held", "unknown"], float | None]:
+        # Watched also while it is known to live: what is unknown to the next look has been silent since this one.
+        earlier = None
+        if judgement.verdict is Verdict.UNKNOWN and self._memory is not None and not self._silence.knows(seen):
+            earlier = self._memory.recall()
+        left = self._silence.look(seen, self._clock.awake(), ttl=ttl, skew=skew, earlier=earlier)
+        if judgement.verdict is Verdict.GONE:
+            return "free", 0.0
+        if judgement.verdict is Verdict.ALIVE:
+            return "held", None
+        return ("unknown", left) if left > 0 else ("free", 0.0)
+
 
 # Each time round a collector must have removed the very claim that was the highest a moment before.
 _ATTEMPTS = 10
 
 
-def _weigh(
-    judgement: Judgement, silent: float, patience: float
-) -> tuple[Literal["free", "held", "unknown"], float | None]:
-    if judgement.verdict is Verdict.GONE:
-        return "free", 0.0
-    if judgement.verdict is Verdict.ALIVE:
-        return "held", None
-    left = patience - silent
-    return ("unknown", left) if left > 0 else ("free", 0.0)
+def read_claim(store: Store, fence: int) -> Claim | None:
+    """
+    The claim of *fence*; None if there is none.
+
+    Raises:
+        RecordTooNewError, RecordError: as `Claim.decode`; also for one that is too large to be read.
+        StoreError: the store cannot be read.
+    """
+    key = _keys.claim(fence)
+    try:
+        stored = store.read(key)
+    except StoreError as error:
+        if error.errno != errno.EFBIG:
+            raise
+        raise RecordError(str(error), key=key, reason=str(error)) from error
+    return None if stored is None else Claim.decode(key, stored.data)
 
 
 def highest_beat(store: Store) -> int:

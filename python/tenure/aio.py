@@ -1,0 +1,143 @@
+"""
+The async door: the same lease for asyncio.
+
+    async with aio.acquire(WriterLease("/srv/data"), timeout=60) as hold:
+        await hold.check()
+
+Waiting does not block the event loop, and a cancellation at any `await` leaves either no hold or a usable one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Generator
+from types import TracebackType
+from typing import TypeVar
+
+from tenure._clock import SystemClock
+from tenure._lease._hold import Hold
+from tenure._lease._lease import WriterLease
+from tenure._lease._sight import LeaseStatus
+from tenure._lease._waiting import Waiting
+
+__all__ = ["AsyncHold", "acquire", "inspect"]
+
+T = TypeVar("T")
+
+
+class AsyncHold:
+    """A `Hold` whose calls to the store run in a thread. An async context manager."""
+
+    def __init__(self, hold: Hold) -> None:
+        self._hold = hold
+
+    @property
+    def fence(self) -> int:
+        """See `Hold.fence`."""
+        return self._hold.fence
+
+    @property
+    def hold(self) -> Hold:
+        """The hold itself, for code that is not async."""
+        return self._hold
+
+    async def check(self) -> None:
+        """See `Hold.check`."""
+        await asyncio.to_thread(self._hold.check)
+
+    async def release(self) -> None:
+        """See `Hold.release`. Comes to its end also when it is cancelled."""
+        await _to_its_end(asyncio.ensure_future(asyncio.to_thread(self._hold.release)))
+
+    async def __aenter__(self) -> AsyncHold:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.release()
+
+    def __repr__(self) -> str:
+        return f"<AsyncHold of {self._hold!r}>"
+
+
+class _Acquiring(Awaitable[AsyncHold]):
+    """What `acquire` returns: to be awaited for a hold, or entered for one that is released at the end."""
+
+    def __init__(self, lease: WriterLease, timeout: float) -> None:
+        self._lease = lease
+        self._timeout = timeout
+        self._hold: AsyncHold | None = None
+
+    def __await__(self) -> Generator[object, None, AsyncHold]:
+        return _acquire(self._lease, self._timeout).__await__()
+
+    async def __aenter__(self) -> AsyncHold:
+        self._hold = await self
+        return self._hold
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._hold is not None:
+            await self._hold.release()
+
+
+def acquire(lease: WriterLease, timeout: float = 0.0) -> _Acquiring:
+    """
+    Take *lease*, waiting up to *timeout* seconds; 0 tries once. Await it, or use it in `async with`.
+
+    Raises:
+        As `WriterLease.acquire`.
+    """
+    if not timeout >= 0:
+        raise ValueError(f"timeout must be 0 or more seconds, not {timeout!r}")
+    return _Acquiring(lease, timeout)
+
+
+async def inspect(lease: WriterLease) -> LeaseStatus:
+    """See `WriterLease.inspect`."""
+    return await asyncio.to_thread(lease.inspect)
+
+
+async def _acquire(lease: WriterLease, timeout: float) -> AsyncHold:
+    waiting = Waiting(SystemClock(), timeout)
+    with waiting:
+        while True:
+            trying = asyncio.ensure_future(asyncio.to_thread(lease.attempt, waiting))
+            try:
+                outcome = await asyncio.shield(trying)
+            except asyncio.CancelledError:
+                # The thread cannot be stopped. Whatever it still gets is given back before anybody hears of the
+                # cancellation, so that there is no hold that nobody knows of.
+                await _to_its_end(asyncio.ensure_future(_give_back(trying)))
+                raise
+            if isinstance(outcome, Hold):
+                return AsyncHold(outcome)
+            await asyncio.sleep(waiting.left(lease.look_interval))
+
+
+async def _give_back(trying: asyncio.Future[Hold | LeaseStatus | None]) -> None:
+    try:
+        outcome = await trying
+    except Exception:  # noqa: BLE001  it was cancelled; what it would have raised is of no interest
+        return
+    if isinstance(outcome, Hold):
+        await asyncio.to_thread(outcome.release)
+
+
+async def _to_its_end(work: asyncio.Future[T]) -> T:
+    """Await *work*, also when cancelled meanwhile; the cancellation is passed on afterwards."""
+    cancelled: asyncio.CancelledError | None = None
+    while not work.done():
+        try:
+            await asyncio.shield(work)
+        except asyncio.CancelledError as error:
+            if work.cancelled():
+                raise
+            cancelled = error
+        except Exception:  # noqa: BLE001  told by `result` below
+            break
+    if cancelled is not None:
+        raise cancelled
+    return work.result()
