@@ -9,11 +9,14 @@ silent uses the slow one (awake time: a machine that slept has not watched anybo
 
 from __future__ import annotations
 
+import math
+import select
 import time
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Protocol
 
-from tenure._core import Watch, awake_ns, boottime_ns
+from tenure._core import awake_ns, boottime_ns
 
 
 class Clock(Protocol):
@@ -25,8 +28,8 @@ class Clock(Protocol):
     def elapsed(self) -> float:
         """Seconds on a clock that counts while the machine sleeps."""
 
-    def sleep(self, seconds: float, *, unless: Watch | None = None) -> None:
-        """Wait, interruptibly; no longer than until the process that *unless* watches has ended."""
+    def sleep(self, seconds: float, *, unless: Sequence[int] = ()) -> None:
+        """Wait, interruptibly; no longer than until one of the descriptors *unless* is readable."""
 
     def wall(self) -> str:
         """The time of day in UTC, ISO 8601, for people only."""
@@ -41,14 +44,24 @@ class SystemClock:
     def elapsed(self) -> float:
         return boottime_ns() / 1e9
 
-    def sleep(self, seconds: float, *, unless: Watch | None = None) -> None:
-        if unless is None:
-            time.sleep(seconds)
+    def sleep(self, seconds: float, *, unless: Sequence[int] = ()) -> None:
+        if unless:
+            wait_readable(unless, seconds)
         else:
-            unless.wait(seconds)
+            time.sleep(seconds)
 
     def wall(self) -> str:
         return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def wait_readable(descriptors: Sequence[int], seconds: float) -> bool:
+    """Whether one of *descriptors* is readable within *seconds*."""
+    # Not select.select: it cannot take a descriptor above 1023.
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    # Rounded up, or the last millisecond would be waited for in circles.
+    return bool(poll.poll(math.ceil(seconds * 1000)))
 
 
 def iso(nanoseconds: int) -> str:

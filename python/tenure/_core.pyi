@@ -383,6 +383,25 @@ class LocalHold:
         thread writes the release when it comes back.
         """
 
+@final
+class Changes:
+    """
+    Turns readable when a file in one of its directories appears, vanishes, is written to, or is closed after writing.
+
+    One descriptor, close-on-exec, given back with the object. A hint: what another machine changes on a shared file
+    system is not told. Source: inotify(7).
+    """
+
+    def __new__(cls, directories: Iterable[str | PathLike[str]]) -> Changes:
+        """
+        Raises:
+            OSError: a directory is not there, too many are watched, or this system has nothing of the kind.
+        """
+    def drain(self) -> None:
+        """Forget what has been heard, so that the next change shows again."""
+    def fileno(self) -> int:
+        """What to wait on."""
+
 def highest_fence(directory: str | PathLike[str]) -> int:
     """
     The highest fence, 20 digits, that a file in *directory* is named by; 0 if there is none.

@@ -14,11 +14,9 @@ from collections.abc import Awaitable, Generator
 from types import TracebackType
 from typing import TypeVar
 
-from tenure._clock import SystemClock
 from tenure._lease._hold import Hold
 from tenure._lease._lease import WriterLease
 from tenure._lease._sight import LeaseStatus
-from tenure._lease._waiting import Waiting
 
 __all__ = ["AsyncHold", "acquire", "inspect"]
 
@@ -101,8 +99,7 @@ async def inspect(lease: WriterLease) -> LeaseStatus:
 
 
 async def _acquire(lease: WriterLease, timeout: float) -> AsyncHold:
-    waiting = Waiting(SystemClock(), timeout)
-    with waiting:
+    with lease.waiting(timeout) as waiting:
         while True:
             trying = asyncio.ensure_future(asyncio.to_thread(lease.attempt, waiting))
             try:
@@ -114,7 +111,28 @@ async def _acquire(lease: WriterLease, timeout: float) -> AsyncHold:
                 raise
             if isinstance(outcome, Hold):
                 return AsyncHold(outcome)
-            await asyncio.sleep(waiting.left(lease.look_interval))
+            await _until_readable(waiting.wakers(outcome), waiting.nap())
+
+
+async def _until_readable(descriptors: list[int], seconds: float) -> None:
+    """Sleep, no longer than until one of *descriptors* is readable."""
+    loop = asyncio.get_running_loop()
+    woken = asyncio.Event()
+    added = []
+    try:
+        for descriptor in descriptors:
+            try:
+                loop.add_reader(descriptor, woken.set)
+                added.append(descriptor)
+            except NotImplementedError:
+                # The proactor loop of Windows: the sleep alone.
+                pass
+        await asyncio.wait_for(woken.wait(), seconds)
+    except asyncio.TimeoutError:
+        pass
+    finally:
+        for descriptor in added:
+            loop.remove_reader(descriptor)
 
 
 async def _give_back(trying: asyncio.Future[Hold | LeaseStatus | None]) -> None:

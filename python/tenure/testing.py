@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
-from tenure._identity import Watch
+from tenure._clock import wait_readable
 
 __all__ = ["ManualClock"]
 
@@ -50,9 +51,9 @@ class ManualClock:
         with self._lock:
             return self._elapsed
 
-    def sleep(self, seconds: float, *, unless: Watch | None = None) -> None:
-        """Move on by *seconds*, unless the watched process has ended."""
-        if unless is None or not unless.wait(0.0):
+    def sleep(self, seconds: float, *, unless: Sequence[int] = ()) -> None:
+        """Move on by *seconds*, unless one of the descriptors is readable."""
+        if not unless or not wait_readable(unless, 0.0):
             self.advance(seconds)
 
     def wall(self) -> str:

@@ -24,9 +24,6 @@ from tenure._lifeline import Lifeline
 from tenure.errors import FencedError, StoreError, StoreUnavailableError, WriterBusyError
 from tenure.stores import LocalDirectory, Store, open_store
 
-# How often a waiter looks. A death is heard of at once where the holder can be watched; a release is seen by looking.
-_LOOK_LOCALLY_S = 0.05
-_LOOK_ELSEWHERE_S = 1.0
 # How often one acquire may lose the race for a fence before it says busy; each loss means that somebody else won.
 _RACES = 16
 
@@ -108,13 +105,16 @@ class WriterLease:
         """
         if not timeout >= 0:
             raise ValueError(f"timeout must be 0 or more seconds, not {timeout!r}")
-        waiting = Waiting(self._clock, timeout)
-        with waiting:
+        with self.waiting(timeout) as waiting:
             while True:
                 outcome = self.attempt(waiting)
                 if isinstance(outcome, Hold):
                     return outcome
-                waiting.a_while(self.look_interval, outcome)
+                waiting.a_while(outcome)
+
+    def waiting(self, timeout: float) -> Waiting:
+        """The time of one acquire; for those who wait in their own way."""
+        return Waiting(self._store, self._clock, timeout)
 
     def attempt(self, waiting: Waiting) -> Hold | LeaseStatus | None:
         """
@@ -126,6 +126,8 @@ class WriterLease:
             WriterBusyError, StoreUnavailableError: and there is no time left.
             RecordTooNewError, StoreError: as `acquire`.
         """
+        if not waiting.is_over():
+            waiting.listen()
         try:
             seen = self._observer.look()
             for _ in range(_RACES):
@@ -204,11 +206,6 @@ class WriterLease:
             StoreError: the store cannot be read.
         """
         return history(self._store)
-
-    @property
-    def look_interval(self) -> float:
-        """Seconds between two looks of somebody who waits."""
-        return _LOOK_LOCALLY_S if isinstance(self._store, LocalDirectory) else _LOOK_ELSEWHERE_S
 
     def _claim(self, seen: LeaseStatus) -> Hold | None:
         """Take the next fence; None if somebody else did."""

@@ -1,21 +1,38 @@
-"""Waiting for a lease, within a time."""
+"""
+Waiting for a lease, within a time.
+
+Between two looks a waiter sleeps. It is woken by the end of the holder's process, and on a directory by whatever changes
+there: a release, a claim, a lifeline that was closed, also by a death. Both are hints; a look decides, and comes in any
+case after a while.
+"""
 
 from __future__ import annotations
 
 from tenure._clock import Clock
+from tenure._core import Changes
 from tenure._identity import Watch
+from tenure._lease import _keys
 from tenure._lease._sight import LeaseStatus
 from tenure.errors import IdentityError
+from tenure.stores import LocalDirectory, Store
+
+# How long a waiter sleeps at most: where it is woken, where it is woken by a death alone, and where each look is a request.
+_WOKEN_S = 1.0
+_HALF_WOKEN_S = 0.05
+_REMOTE_S = 1.0
 
 
 class Waiting:
-    """Waits between two looks, no longer than until the holder's end where that can be watched, and keeps the time."""
+    """The waiting of one acquire, and its time."""
 
-    def __init__(self, clock: Clock, timeout: float) -> None:
+    def __init__(self, store: Store, clock: Clock, timeout: float) -> None:
+        self._store = store
         self._clock = clock
         self._deadline = clock.awake() + timeout
         self._watch: Watch | None = None
         self._fence = 0
+        self._changes: Changes | None = None
+        self._listened = False
 
     def __enter__(self) -> Waiting:
         return self
@@ -27,20 +44,43 @@ class Waiting:
         """Whether there is no time left."""
         return self._clock.awake() >= self._deadline
 
-    def left(self, seconds: float) -> float:
-        """At most *seconds*, and no more than is left."""
-        return max(0.0, min(seconds, self._deadline - self._clock.awake()))
+    def listen(self) -> None:
+        """Hear of changes from now on, so that none between a look and the sleep after it is missed."""
+        if self._changes is not None:
+            self._changes.drain()
+        elif not self._listened and isinstance(self._store, LocalDirectory):
+            self._listened = True
+            paths = (self._store.path_of(key).parent for key in (_keys.claim(1), _keys.beat(1), _keys.lifeline("0")))
+            try:
+                self._changes = Changes([path for path in paths if path.is_dir()])
+            except OSError:
+                # Nothing of the kind here, or too many of them: look more often.
+                pass
 
-    def a_while(self, seconds: float, seen: LeaseStatus | None) -> None:
-        """Wait at most *seconds* for the end of the holder that was *seen*."""
+    def nap(self) -> float:
+        """Seconds until the next look is due."""
+        local = isinstance(self._store, LocalDirectory)
+        longest = (_WOKEN_S if self._changes is not None else _HALF_WOKEN_S) if local else _REMOTE_S
+        return max(0.0, min(longest, self._deadline - self._clock.awake()))
+
+    def wakers(self, seen: LeaseStatus | None) -> list[int]:
+        """Descriptors that turn readable when it may be worth to look at what was *seen* again."""
         if seen is not None and seen.fence != self._fence:
             self._let_go()
             self._fence = seen.fence
             self._watch = _watch(seen)
-        self._clock.sleep(self.left(seconds), unless=self._watch)
-        if self._watch is not None and not self._watch.alive():
-            # Heard once. The lease may be held on: by a command that carries the lifeline.
-            self._let_go()
+        found = [] if self._changes is None else [self._changes.fileno()]
+        if self._watch is not None and self._watch.alive():
+            try:
+                found.append(self._watch.fileno())
+            except IdentityError:
+                # No pidfds: a death is seen by looking.
+                pass
+        return found
+
+    def a_while(self, seen: LeaseStatus | None) -> None:
+        """Sleep until it is time for the next look."""
+        self._clock.sleep(self.nap(), unless=self.wakers(seen))
 
     def _let_go(self) -> None:
         if self._watch is not None:

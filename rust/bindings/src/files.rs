@@ -1,8 +1,34 @@
-//! `filesystem_type`, `rename_noreplace`, and the lifeline's two calls.
+//! `Changes`, `filesystem_type`, `rename_noreplace`, and the lifeline's two calls.
 
 use pyo3::prelude::*;
 
+use std::path::PathBuf;
+
 use crate::convert::raise_os;
+
+/// Turns readable when something changes in one of its directories.
+#[pyclass(frozen, module = "tenure._core")]
+pub(crate) struct Changes(tenure_hold::Changes);
+
+#[pymethods]
+impl Changes {
+    #[new]
+    fn new(directories: Vec<PathBuf>) -> PyResult<Self> {
+        let changes = tenure_hold::Changes::new().map_err(|error| raise_os(&error))?;
+        for directory in &directories {
+            changes.add(directory).map_err(|error| raise_os(&error))?;
+        }
+        Ok(Self(changes))
+    }
+
+    fn drain(&self) {
+        self.0.drain();
+    }
+
+    fn fileno(&self) -> i32 {
+        self.0.descriptor()
+    }
+}
 
 /// The kind of file system, if this machine's kernel alone manages it.
 #[pyfunction]

@@ -5,14 +5,16 @@
 //! - the **standing**: is our claim still there, and is there none above it;
 //! - the **pulse**, a thread that needs nobody, least of all the GIL.
 //!
-//! Besides, whether this machine's kernel alone manages a file system, and a rename that replaces nothing.
+//! Besides, a way to hear of changes in a directory, whether this machine's kernel alone manages a file system, and a rename that replaces nothing.
 
+mod changes;
 mod filesystem;
 mod heartbeat;
 mod lifeline;
 mod pulse;
 mod standing;
 
+pub use changes::Changes;
 pub use filesystem::{filesystem_type, rename_noreplace};
 pub use heartbeat::Record;
 pub use lifeline::{lifeline_held, lifeline_lock};
