@@ -1,0 +1,215 @@
+"""
+Pid files for everybody: the same judgement behind a file that old tools can still read.
+
+The file holds a number and a newline, and nothing else, since that is all that gunicorn, Celery and shell scripts
+understand. Who that number was is in a lease beside it, in the directory `NAME.tenure`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+from types import TracebackType
+
+from tenure._clock import Clock, SystemClock
+from tenure._identity import Judgement, Verdict
+from tenure._lease._history import PastHold
+from tenure._lease._hold import Hold
+from tenure._lease._lease import WriterLease
+from tenure._lease._sight import DEFAULT_SKEW, DEFAULT_TTL, LeaseStatus
+from tenure._store._failures import told
+from tenure.errors import HoldError, StoreError, WriterBusyError
+
+# What a pid file of any program looks like; more is not read.
+_MAX_BYTES = 64
+_BY_HAND = Judgement(Verdict.UNKNOWN, "no_identity", "record", "a pid file that says no more than a number")
+
+
+class PidFile:
+    """
+    One process at a time behind a pid file, whatever has become of the last one.
+
+    A file left by tenure is judged like every lease: a holder proven gone is replaced at once, one that lives never. A
+    plain old file names nobody that could be judged: in a container every number lives. It is taken over when it is older
+    than ttl + skew by the clock of its own file system, and never before.
+
+    Args:
+        path: the pid file; its directory must exist.
+        ttl, skew, label: as for `WriterLease`.
+        mode: of the file; by default everybody may read it.
+
+    Example:
+        >>> import os, tempfile
+        >>> with PidFile(os.path.join(tempfile.mkdtemp(), "app.pid")) as pid_file:
+        ...     pid_file.path.read_text() == f"{os.getpid()}\\n"
+        True
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        ttl: float = DEFAULT_TTL,
+        skew: float = DEFAULT_SKEW,
+        label: str | None = None,
+        mode: int = 0o644,
+        clock: Clock | None = None,
+    ) -> None:
+        self.path = Path(path).absolute()
+        self._mode = mode
+        self._patience = ttl + skew
+        self._clock: Clock = SystemClock() if clock is None else clock
+        self._lease = WriterLease(
+            self.path.with_name(f"{self.path.name}.tenure"), ttl=ttl, skew=skew, label=label, clock=self._clock
+        )
+        self._hold: Hold | None = None
+        self._written: bytes | None = None
+
+    def acquire(self, timeout: float = 0.0, *, pid: int | None = None) -> Hold:
+        """
+        Take the file, waiting up to *timeout* seconds, and write *pid* into it; by default our own.
+
+        Raises:
+            WriterBusyError: somebody has it, or may have.
+            StoreError: it cannot be read or written; a link or a directory of that name is left alone.
+        """
+        deadline = self._clock.awake() + timeout
+        hold = self._lease.acquire(timeout)
+        try:
+            while (left := self._to_wait()) > 0:
+                if self._clock.awake() + left > deadline:
+                    raise self._busy(left)
+                self._clock.sleep(min(left, 1.0))
+                hold.check()
+            self._hold = hold
+            self.write(os.getpid() if pid is None else pid)
+        except BaseException:
+            self._hold = None
+            hold.release()
+            raise
+        return hold
+
+    def write(self, pid: int) -> None:
+        """
+        Write another number into the file that we have: of a command that was started under it.
+
+        Raises:
+            HoldError: we do not have it.
+            FencedError: we have lost it.
+            StoreError: it cannot be written.
+        """
+        if self._hold is None:
+            raise HoldError(f"the pid file is not ours. path=`{self.path}`", hint="acquire it first")
+        self._hold.check()
+        record = f"{pid}\n".encode()
+        fresh = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
+        with told(str(self.path), "write a pid file"):
+            fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), self._mode)
+            try:
+                with os.fdopen(fd, "wb") as file:
+                    file.write(record)
+                    file.flush()
+                    os.fsync(file.fileno())
+                self._refuse_odd()
+                # Replaced in one step: whoever reads it finds the old number or the new one, never half of one.
+                fresh.replace(self.path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    fresh.unlink()
+                raise
+        self._written = record
+
+    def release(self) -> None:
+        """Remove the file, if it still holds what we wrote, and let go. A second release does nothing."""
+        hold, self._hold = self._hold, None
+        if hold is None:
+            return
+        try:
+            # A lost file is a successor's.
+            if hold.state in ("held", "expired") and self._content() == self._written:
+                self.path.unlink()
+        except OSError:
+            # It stays, and is judged with its lease.
+            pass
+        finally:
+            hold.release()
+
+    def inspect(self) -> LeaseStatus:
+        """Who has the file, by its lease. Writes nothing."""
+        return self._lease.inspect()
+
+    def __enter__(self) -> PidFile:
+        self.acquire()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def _to_wait(self) -> float:
+        """Seconds until a file that tenure has not written may be taken over; 0 if there is none."""
+        with told(str(self.path), "read a pid file"):
+            content = self._content()
+            if content is None or self._is_of_a_past_hold(content):
+                return 0.0
+            # By the file system's own clock: that of a file which was made there a moment ago.
+            age = self._now_by_the_file_system() - os.stat(self.path, follow_symlinks=False).st_mtime
+        # A file from the future is as old as we have seen it, that is not at all; touching it again is up to its owner.
+        return max(0.0, self._patience - max(0.0, age))
+
+    def _content(self) -> bytes | None:
+        self._refuse_odd()
+        try:
+            fd = os.open(self.path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+        except FileNotFoundError:
+            return None
+        with os.fdopen(fd, "rb") as file:
+            return file.read(_MAX_BYTES)
+
+    def _refuse_odd(self) -> None:
+        if os.path.lexists(self.path) and (self.path.is_symlink() or not self.path.is_file()):
+            raise StoreError(
+                f"what stands at the pid file's name is no file. path=`{self.path}`",
+                hint="it was not followed, read or changed; find out who put it there, and remove it",
+            )
+
+    def _is_of_a_past_hold(self, content: bytes) -> bool:
+        """Whether a holder whose end the lease has judged wrote it: then it says nothing more."""
+        number = content.strip()
+        last: PastHold | None = None
+        for past in self._lease.history():
+            if past.ended != "last":
+                last = past
+        if last is None or last.holder is None:
+            return False
+        return number.isdigit() and self._left_by(last, int(number))
+
+    def _left_by(self, last: PastHold, number: int) -> bool:
+        # Our directory's own word for what was written, since a command's number is not its holder's.
+        stored = self._lease.store.read(f"wrote/{last.fence:020d}")
+        return stored is not None and stored.data == f"{number}\n".encode()
+
+    def _now_by_the_file_system(self) -> float:
+        fresh = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
+        try:
+            return os.fstat(fd).st_mtime
+        finally:
+            os.close(fd)
+            fresh.unlink()
+
+    def _busy(self, left: float) -> WriterBusyError:
+        return WriterBusyError(
+            f"a pid file that tenure has not written is too young to be taken over. path=`{self.path}`, "
+            f"verdict=`unknown`, reason=`no_identity`, retry_after_s=`{left:.1f}`",
+            hint="if you know that its process has ended, remove the file",
+            holder=str(self.path),
+            judgement=_BY_HAND,
+            fence=0,
+            label=None,
+            since=None,
+            retry_after_s=left,
+        )
