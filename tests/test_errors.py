@@ -20,6 +20,7 @@ from tenure.errors import (
     IdentityError,
     RecordError,
     RecordTooNewError,
+    RefusedError,
     StoreCannotLockError,
     StoreError,
     StoreUnavailableError,
@@ -36,6 +37,7 @@ TREE: list[tuple[type[Error], type[Exception], type[Exception] | None, str, int]
     (StoreError, Error, OSError, "store_failed", 1),
     (StoreUnavailableError, StoreError, None, "store_unavailable", 75),
     (StoreCannotLockError, StoreError, None, "store_cannot_lock", 78),
+    (RefusedError, Error, None, "refused", 1),
     (HoldError, Error, None, "not_the_holder", 1),
     (IdentityError, Error, OSError, "identity_unknown", 1),
 ]

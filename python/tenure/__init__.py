@@ -12,9 +12,6 @@ The map of the house; each room imports only from rooms below it.
 """
 
 from tenure._identity import Judgement, ProcessIdentity, Verdict, Watch, WatchSet, judge, judge_many
-from tenure._lease._hold import Hold
-from tenure._lease._lease import WriterLease
-from tenure._lease._sight import LeaseStatus
 from tenure.errors import (
     Error,
     FencedError,
@@ -22,24 +19,39 @@ from tenure.errors import (
     IdentityError,
     RecordError,
     RecordTooNewError,
+    RefusedError,
     StoreCannotLockError,
     StoreError,
     StoreUnavailableError,
     WriterBusyError,
 )
-from tenure.stores import open_store
+
+# typing.TYPE_CHECKING without typing, which takes longer to import than all of this.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tenure._lease._force import ForcedRelease
+    from tenure._lease._history import PastHold
+    from tenure._lease._hold import Hold
+    from tenure._lease._lease import WriterLease
+    from tenure._lease._sight import LeaseStatus
+    from tenure._pidfile import PidFile
+    from tenure.stores import open_store
 
 __all__ = [
     "Error",
     "FencedError",
+    "ForcedRelease",
     "Hold",
     "HoldError",
     "IdentityError",
     "Judgement",
     "LeaseStatus",
+    "PastHold",
+    "PidFile",
     "ProcessIdentity",
     "RecordError",
     "RecordTooNewError",
+    "RefusedError",
     "StoreCannotLockError",
     "StoreError",
     "StoreUnavailableError",
@@ -53,7 +65,35 @@ __all__ = [
     "open_store",
 ]
 
-# Users see where a name is to be imported from, not in which room it was made.
-for _name in ("Hold", "LeaseStatus", "Verdict", "WriterLease", "judge", "judge_many"):
+# Made when first asked for (PEP 562): a program that only judges need not pay for json, dataclasses and a store.
+_ROOMS = {
+    "ForcedRelease": "tenure._lease._force",
+    "Hold": "tenure._lease._hold",
+    "LeaseStatus": "tenure._lease._sight",
+    "PastHold": "tenure._lease._history",
+    "PidFile": "tenure._pidfile",
+    "WriterLease": "tenure._lease._lease",
+    "open_store": "tenure.stores",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _ROOMS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415  see above
+
+    value: object = getattr(import_module(_ROOMS[name]), name)
+    if not _ROOMS[name].startswith("tenure.s"):
+        # Users see where a name is to be imported from, not in which room it was made.
+        value.__module__ = __name__
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+for _name in ("Verdict", "judge", "judge_many"):
     globals()[_name].__module__ = __name__
 del _name

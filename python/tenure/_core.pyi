@@ -189,7 +189,7 @@ def judge(
     Whether the very process that *record* describes still lives. Never raises for a bad record, never signals.
 
     On Linux 6.9 and later: `pidfd_open`, `fstat`, `poll`, `close`, whatever the number of threads; a pid that nobody
-    has costs the first call only.
+    has costs the first call only. None of them waits, so the GIL is kept; it is released where /proc must be read.
 
     Args:
         host_id: the operator's id for *this* host, as in `ProcessIdentity.current`.

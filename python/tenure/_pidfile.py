@@ -8,6 +8,7 @@ understand. Who that number was is in a lease beside it, in the directory `NAME.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 from pathlib import Path
@@ -15,7 +16,6 @@ from types import TracebackType
 
 from tenure._clock import Clock, SystemClock
 from tenure._identity import Judgement, Verdict
-from tenure._lease._history import PastHold
 from tenure._lease._hold import Hold
 from tenure._lease._lease import WriterLease
 from tenure._lease._sight import DEFAULT_SKEW, DEFAULT_TTL, LeaseStatus
@@ -28,7 +28,7 @@ _BY_HAND = Judgement(Verdict.UNKNOWN, "no_identity", "record", "a pid file that 
 
 
 class PidFile:
-    """
+    r"""
     One process at a time behind a pid file, whatever has become of the last one.
 
     A file left by tenure is judged like every lease: a holder proven gone is replaced at once, one that lives never. A
@@ -43,7 +43,7 @@ class PidFile:
     Example:
         >>> import os, tempfile
         >>> with PidFile(os.path.join(tempfile.mkdtemp(), "app.pid")) as pid_file:
-        ...     pid_file.path.read_text() == f"{os.getpid()}\\n"
+        ...     pid_file.path.read_text() == f"{os.getpid()}\n"
         True
     """
 
@@ -61,9 +61,9 @@ class PidFile:
         self._mode = mode
         self._patience = ttl + skew
         self._clock: Clock = SystemClock() if clock is None else clock
-        self._lease = WriterLease(
-            self.path.with_name(f"{self.path.name}.tenure"), ttl=ttl, skew=skew, label=label, clock=self._clock
-        )
+        beside = self.path.with_name(f"{self.path.name}.tenure")
+        self._lease = WriterLease(beside, ttl=ttl, skew=skew, label=label, clock=self._clock)
+        self._written_at = beside / "written"
         self._hold: Hold | None = None
         self._written: bytes | None = None
 
@@ -78,11 +78,7 @@ class PidFile:
         deadline = self._clock.awake() + timeout
         hold = self._lease.acquire(timeout)
         try:
-            while (left := self._to_wait()) > 0:
-                if self._clock.awake() + left > deadline:
-                    raise self._busy(left)
-                self._clock.sleep(min(left, 1.0))
-                hold.check()
+            self._outwait_an_old_file(hold, deadline)
             self._hold = hold
             self.write(os.getpid() if pid is None else pid)
         except BaseException:
@@ -115,6 +111,7 @@ class PidFile:
                 self._refuse_odd()
                 # Replaced in one step: whoever reads it finds the old number or the new one, never half of one.
                 fresh.replace(self.path)
+                self._remember(record)
             except BaseException:
                 with contextlib.suppress(OSError):
                     fresh.unlink()
@@ -149,15 +146,22 @@ class PidFile:
     ) -> None:
         self.release()
 
+    def _outwait_an_old_file(self, hold: Hold, deadline: float) -> None:
+        while (left := self._to_wait()) > 0:
+            if self._clock.awake() + left > deadline:
+                raise self._busy(left)
+            self._clock.sleep(min(left, 1.0))
+            hold.check()
+
     def _to_wait(self) -> float:
         """Seconds until a file that tenure has not written may be taken over; 0 if there is none."""
         with told(str(self.path), "read a pid file"):
             content = self._content()
-            if content is None or self._is_of_a_past_hold(content):
+            if content is None or self._is_ours(content):
                 return 0.0
             # By the file system's own clock: that of a file which was made there a moment ago.
             age = self._now_by_the_file_system() - os.stat(self.path, follow_symlinks=False).st_mtime
-        # A file from the future is as old as we have seen it, that is not at all; touching it again is up to its owner.
+        # A file from the future counts as made just now.
         return max(0.0, self._patience - max(0.0, age))
 
     def _content(self) -> bytes | None:
@@ -176,21 +180,23 @@ class PidFile:
                 hint="it was not followed, read or changed; find out who put it there, and remove it",
             )
 
-    def _is_of_a_past_hold(self, content: bytes) -> bool:
-        """Whether a holder whose end the lease has judged wrote it: then it says nothing more."""
-        number = content.strip()
-        last: PastHold | None = None
-        for past in self._lease.history():
-            if past.ended != "last":
-                last = past
-        if last is None or last.holder is None:
+    def _is_ours(self, content: bytes) -> bool:
+        """Whether a tenure wrote it, and nobody since: then the lease, which we have, has judged whoever did."""
+        try:
+            remembered = json.loads(self._written_at.read_bytes())
+        except (OSError, ValueError):
             return False
-        return number.isdigit() and self._left_by(last, int(number))
+        return bool(remembered == self._mark(content))
 
-    def _left_by(self, last: PastHold, number: int) -> bool:
-        # Our directory's own word for what was written, since a command's number is not its holder's.
-        stored = self._lease.store.read(f"wrote/{last.fence:020d}")
-        return stored is not None and stored.data == f"{number}\n".encode()
+    def _mark(self, content: bytes) -> list[object]:
+        # The content alone would not do: an old tool can have written the same number since, into the same file.
+        status = os.stat(self.path, follow_symlinks=False)
+        return [content.decode("ascii", "replace"), status.st_ino, status.st_mtime_ns]
+
+    def _remember(self, content: bytes) -> None:
+        fresh = self._written_at.with_name(f".{secrets.token_hex(8)}")
+        fresh.write_text(json.dumps(self._mark(content)))
+        fresh.replace(self._written_at)
 
     def _now_by_the_file_system(self) -> float:
         fresh = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")

@@ -19,9 +19,11 @@ promise and may be matched; messages may change. Every error pickles, and the ca
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
-
+# typing.TYPE_CHECKING without typing: whoever only judges should not pay for it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, ClassVar
+
     from tenure._core import Judgement
 
 __all__ = [

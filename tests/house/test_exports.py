@@ -14,9 +14,12 @@ from tenure import errors
 
 PUBLIC = {
     *errors.__all__,
+    "ForcedRelease",
     "Hold",
     "Judgement",
     "LeaseStatus",
+    "PastHold",
+    "PidFile",
     "ProcessIdentity",
     "Verdict",
     "Watch",

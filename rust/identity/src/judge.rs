@@ -154,6 +154,7 @@ pub(crate) fn ask(record: &Identity, me: &Observer<'_>) -> Asked {
 }
 
 /// Judges one record.
+#[inline(always)]
 #[must_use]
 pub fn judge(record: &Identity, me: &Observer<'_>) -> Judgement {
     match ask(record, me) {

@@ -26,6 +26,7 @@ pub(super) fn recordable_start(shown: u64, offset: TimeOffset) -> Option<u64> {
 }
 
 /// Rows 13 to 30: by number, in the namespace that gave it out.
+#[inline(always)]
 pub(crate) fn by_pid(record: &Identity, env: &Environment, has: Capabilities) -> (Judgement, Option<Pin>) {
     if !has.pidfd {
         return by_start_time(record, env, has, None);
@@ -69,6 +70,7 @@ fn no_fds(record: &Identity) -> Judgement {
 }
 
 /// Row 16, and the start-time rows where there is no unique id to compare. `None`: it is the very process (row 17, 18).
+#[inline(always)]
 fn compare(record: &Identity, env: &Environment, has: Capabilities, pidfd: &OwnedFd) -> Option<Judgement> {
     let Some(recorded) = record.uniq.filter(|_| has.pidfs) else {
         return Some(by_start_time(record, env, has, Some(pidfd)).0);
