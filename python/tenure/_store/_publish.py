@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Literal, NamedTuple
 
+from tenure._failpoints import reach
 from tenure._store._failures import unclear
 from tenure._store._kernel import close, patience, sync, sync_directory, try_lock
 from tenure._store._tree import SAFELY, create_exclusively, write_all
@@ -35,8 +36,7 @@ _TEMPORARY = re.compile(r"\.(?:temp|nolock)-[0-9a-f]{24}")
 # from a security module that forbids links alone (Android), EXDEV from stacked file systems. That the directory may be
 # written to is known by then: the temporary file is in it. Source: link(2), rename(2).
 _NO_LINKS = {errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EINVAL}
-# None: an error of the core without a number. The next way lets nobody win twice, so trying it is safe whatever it was.
-_NO_RENAMES = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EXDEV, None}
+_NO_RENAMES = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EXDEV}
 _NO_EXCLUSIVE = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
 
 
@@ -90,7 +90,7 @@ def _by_temporary(
     mode: int,
     *,
     move: Callable[[str], None],
-    impossible: Collection[int | None],
+    impossible: Collection[int],
 ) -> bool:
     with temporary_file(directory, mode, data) as (fd, temporary):
         try:
@@ -111,6 +111,7 @@ def _by_temporary(
                     exc.applied = None  # type: ignore[attr-defined]
                 raise
         with unclear():
+            reach("publish.linked")
             sync_directory(directory)
         return True
 
@@ -181,7 +182,9 @@ def temporary_file(directory: int, mode: int, data: bytes) -> Iterator[tuple[int
     fd, name = _new_temporary(directory, mode)
     try:
         write_all(fd, data)
+        reach("publish.written")
         sync(fd)
+        reach("publish.synced")
         yield fd, name
     finally:
         # A name that stays is swept.
