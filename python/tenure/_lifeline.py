@@ -161,6 +161,20 @@ def asked(directory: Directory, key: str, place: Place | None) -> bool | None:
         os.close(fd)
 
 
+def filesystem_of(path: os.PathLike[str]) -> str | None:
+    """The kind of file system at *path* if its locks can be believed, else None."""
+    try:
+        fd = os.open(path, _CAREFULLY)
+    except OSError:
+        return None
+    try:
+        return filesystem_type(fd)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
 def _same_file(fd: int, place: Place) -> bool:
     try:
         status = os.fstat(fd)

@@ -7,7 +7,10 @@ import sys
 import click
 
 from tenure._cli import _output
+from tenure._cli._doctor import doctor_command
+from tenure._cli._history import history_command
 from tenure._cli._judge import judge_command
+from tenure._cli._release import release_command
 from tenure._cli._run import run_command
 from tenure._cli._status import status_command
 from tenure._cli._whoami import whoami_command
@@ -40,7 +43,15 @@ def app() -> None:
     """One writer at a time, and proof when the last one is gone."""
 
 
-for _command in (run_command, status_command, whoami_command, judge_command):
+for _command in (
+    run_command,
+    status_command,
+    history_command,
+    release_command,
+    doctor_command,
+    whoami_command,
+    judge_command,
+):
     app.add_command(_command)
 
 

@@ -56,21 +56,31 @@ def verdict_rows(judgement: Judgement, *words: str) -> list[Row]:
 
 
 def show(title: str, rows: Iterable[Row]) -> None:
-    """A title and labelled rows. A terminal gets its lines broken between words, a pipe gets one line a row."""
+    """A title and labelled rows."""
+    console().print(Text(printable(title), "bold"))
+    for label, value in rows:
+        show_row(label, value)
+
+
+def show_row(label: str, value: str | Text) -> None:
+    """A labelled row. A terminal gets its lines broken between words, a pipe gets one line a row."""
     out = console()
     width = max(30, out.width - _LABEL_WIDTH - 3) if out.is_terminal else 0
-    out.print(Text(printable(title), "bold"))
-    for label, value in rows:
-        # Assembled: what is appended to a styled text would take on its style.
-        head = Text.assemble((f"  {label:<{_LABEL_WIDTH}}", "dim"))
-        if isinstance(value, Text):
-            out.print(head + value)
-            continue
-        text = printable(value)
-        lines = textwrap.wrap(text, width, break_long_words=False) if width else [text]
-        for line in lines or [""]:
-            out.print(head + Text(line))
-            head = Text(" " * (_LABEL_WIDTH + 2))
+    # Assembled: what is appended to a styled text would take on its style.
+    head = Text.assemble((f"  {label:<{_LABEL_WIDTH}}", "dim"))
+    if isinstance(value, Text):
+        out.print(head + value)
+        return
+    text = printable(value)
+    lines = textwrap.wrap(text, width, break_long_words=False) if width else [text]
+    for line in lines or [""]:
+        out.print(head + Text(line))
+        head = Text(" " * (_LABEL_WIDTH + 2))
+
+
+def styled_check(ok: bool, words: str) -> Text:
+    """*words* behind a yes or a no."""
+    return Text.assemble(("yes  ", "bold green") if ok else ("no   ", "bold yellow"), printable(words))
 
 
 def show_json(fields: dict[str, Any]) -> None:

@@ -35,6 +35,7 @@ Keys of --json, none of which is ever left out (null where there is nothing):
   since          when it took the lease, by its own clock
   ttl_s, skew_s  of the claim
   beat           number of its last heartbeat, as text
+  last_beat      when that was, by the file system's clock
   nonce          of the claim
   retry_after_s  seconds of watching until the earliest takeover; 0 when free,
                  null while the holder is proven alive
@@ -76,6 +77,7 @@ def fields(seen: LeaseStatus) -> dict[str, Any]:
         "ttl_s": seen.ttl,
         "skew_s": seen.skew,
         "beat": str(seen.beat),
+        "last_beat": seen.last_beat,
         "nonce": seen.nonce,
         "retry_after_s": seen.retry_after_s,
         "problem": seen.problem,
@@ -93,7 +95,11 @@ def rows(seen: LeaseStatus) -> list[_output.Row]:
         found.append(("doing", seen.label))
     if seen.since is not None:
         found.append(("since", f"{seen.since} by its own clock"))
+    if seen.last_beat is not None:
+        found.append(("last beat", f"{seen.last_beat} by the file system's clock"))
     found.append(("fence", str(seen.fence)))
+    if seen.nonce is not None:
+        found.append(("nonce", seen.nonce))
     found += _output.verdict_rows(seen.judgement, sentence(seen.judgement))
     if seen.problem is not None:
         found.append(("problem", seen.problem))

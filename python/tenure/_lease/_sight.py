@@ -18,7 +18,7 @@ from tenure._lease import _keys
 from tenure._lease._beat import read_beat
 from tenure._lease._claim import Claim
 from tenure._lease._memory import Memory
-from tenure._lease._silence import Seen, Silence
+from tenure._lease._silence import Seen, Silence, Watched
 from tenure._lifeline import asked
 from tenure.errors import RecordError, RecordTooNewError, StoreError, StoreUnavailableError
 from tenure.stores import LocalDirectory, Store
@@ -85,6 +85,7 @@ class Observer:
         self._silence = Silence()
         # Only for the machine's own clocks: what a test's clock has seen means nothing to the next process.
         self._memory = Memory(store.url) if isinstance(clock, SystemClock) else None
+        self._remembered = Watched([], 0.0, 0.0)
 
     def look(self) -> LeaseStatus:
         """
@@ -113,8 +114,12 @@ class Observer:
     def remember(self) -> None:
         """Keep what was watched for a later process of this host."""
         watched = self._silence.watched()
-        if self._memory is not None and watched is not None:
+        if self._memory is None or watched is None:
+            return
+        # Not at every look of somebody who comes back ten times a second: the gap since counts anyway.
+        if watched.seen != self._remembered.seen or watched.looked_at >= self._remembered.looked_at + 1.0:
             self._memory.remember(watched)
+            self._remembered = watched
 
     def _status(self, claim: Claim) -> LeaseStatus:
         beat = read_beat(self._store, claim.fence, claim.nonce)
