@@ -38,6 +38,7 @@ KEYS = [
     ("ttl_s", float),
     ("skew_s", float),
     ("beat", str),
+    ("last_beat", str),
     ("nonce", str),
     ("retry_after_s", type(None)),
     ("problem", type(None)),
