@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tenure import FencedError, WriterLease
 from tests.cli.running import started, tenure
 from tests.cli.test_status import shown
@@ -61,12 +63,9 @@ def test_a_living_holder_is_broken_only_by_a_second_flag_and_then_fenced(tmp_pat
         hold.check()
         done = tenure("release", "--nonce", hold.nonce, "--even-if-alive", str(tmp_path / "lease"))
         assert done.returncode == 0, done.stderr
-        try:
+        with pytest.raises(FencedError) as fenced:
             hold.check()
-        except FencedError as error:
-            assert (error.ours, error.current) == (1, 2)
-        else:
-            raise AssertionError("a broken hold was still good")
+        assert (fenced.value.ours, fenced.value.current) == (1, 2)
 
 
 def test_a_claim_that_cannot_be_read_is_named_as_damaged(tmp_path: Path) -> None:
@@ -80,7 +79,7 @@ def test_a_claim_that_cannot_be_read_is_named_as_damaged(tmp_path: Path) -> None
 def test_a_command_under_a_broken_lease_is_stopped(tmp_path: Path) -> None:
     url = str(tmp_path / "lease")
     with started("run", "--ttl", "0.3", url, "--", "sleep", "1000") as running:
-        until(lambda: WriterLease(url).inspect().state == "held")
+        until(lambda: WriterLease(url).inspect().state == "held", "the command to start")
         done = tenure("release", "--nonce", shown(url)["nonce"], "--even-if-alive", url)
         assert done.returncode == 0, done.stderr
         assert running.wait(PATIENCE) == 1
