@@ -379,8 +379,8 @@ class LocalHold:
         """
         Stop to beat; with *release*, write last that the hold is over. At most 5 s; usually at once.
 
-        Returns whether nothing will be written any more. Not so only where a beat hangs in its file system: then the
-        thread writes the release when it comes back.
+        Returns whether that is done. Not so where the word could not be written, or where a beat hangs in its file
+        system: then the thread writes it when it comes back.
         """
 
 @final

@@ -12,6 +12,7 @@ all equal what the claim recorded. A missing file proves nothing.
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeGuard
@@ -84,19 +85,21 @@ class Lifeline:
         boot = ProcessIdentity.current().boot
         if boot is None:
             return None
-        fd = directory.open(key, _MAKE_NEW)
-        try:
-            filesystem = filesystem_type(fd)
-            if filesystem is not None and lifeline_lock(fd):
-                status = os.fstat(fd)
-                return Lifeline(directory, key, fd, Place(boot, filesystem, status.st_dev, status.st_ino))
-        except OSError:
-            # ENOLCK, EOPNOTSUPP: a file system without such locks. Identity and time do the work.
-            pass
-        except BaseException:
+        # No other thread forks meanwhile: its child would carry a descriptor that nobody there knows of.
+        with _forking:
+            fd = directory.open(key, _MAKE_NEW)
+            try:
+                filesystem = filesystem_type(fd)
+                if filesystem is not None and lifeline_lock(fd):
+                    status = os.fstat(fd)
+                    return Lifeline(directory, key, fd, Place(boot, filesystem, status.st_dev, status.st_ino))
+            except OSError:
+                # ENOLCK, EOPNOTSUPP: a file system without such locks. Identity and time do the work.
+                pass
+            except BaseException:
+                os.close(fd)
+                raise
             os.close(fd)
-            raise
-        os.close(fd)
         directory.unlink(key)
         return None
 
@@ -114,16 +117,20 @@ class Lifeline:
             return False
         return (status.st_dev, status.st_ino) == (self.place.device, self.place.inode)
 
-    def close(self) -> None:
-        """End the hold in this process and remove the file, unless another process carries the lifeline on."""
+    def close(self, *, remove: bool) -> None:
+        """
+        End the hold in this process, unless another process carries the lifeline on.
+
+        With *remove* its file goes too. Without, it stays to say that the hold is over, for want of a better word: a
+        missing file proves nothing.
+        """
         fd, self._fd = self._fd, None
         _held.discard(self)
-        if fd is None:
-            return
         # Not if the number is somebody else's file by now.
-        intact = _same_file(fd, self.place)
-        if intact:
+        if fd is not None and _same_file(fd, self.place):
             os.close(fd)
+        if not remove:
+            return
         try:
             if asked(self._directory, self._key, self.place) is False:
                 self._directory.unlink(self._key)
@@ -184,13 +191,26 @@ def _same_file(fd: int, place: Place) -> bool:
 
 
 _held: weakref.WeakSet[Lifeline] = weakref.WeakSet()
+# Held while a lifeline is made, and over each fork.
+_forking = threading.RLock()
 
 
-def _forget_all() -> None:
+def _after_fork_in_child() -> None:
+    global _forking
+    # Made anew: the old one belongs to a thread that is not here.
+    _forking = threading.RLock()
     for lifeline in list(_held):
         lifeline.forget()
     _held.clear()
 
 
+def _before_fork() -> None:
+    _forking.acquire()
+
+
+def _after_fork_in_parent() -> None:
+    _forking.release()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

@@ -111,7 +111,7 @@ async def _acquire(lease: WriterLease, timeout: float) -> AsyncHold:
                 raise
             if isinstance(outcome, Hold):
                 return AsyncHold(outcome)
-            await _until_readable(waiting.wakers(outcome), waiting.nap())
+            await _until_readable(waiting.wakers(outcome), waiting.nap(outcome))
 
 
 async def _until_readable(descriptors: list[int], seconds: float) -> None:

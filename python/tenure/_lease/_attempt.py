@@ -5,19 +5,12 @@ from __future__ import annotations
 from tenure._clock import Clock
 from tenure._lease import _keys, _log
 from tenure._lease._claim import Claim
+from tenure._lease._forsaken import forsake
 from tenure._lease._pulse import Pulse, start_pulse
+from tenure._lease._tenancy import Tenancy
 from tenure._lifeline import Lifeline
 from tenure.errors import Error
 from tenure.stores import Store
-
-# Claims of this process that were cut off and could not be marked so. They name a living process, us, and would
-# otherwise block everybody who can see it, ourselves first.
-_abandoned: set[str] = set()
-
-
-def is_abandoned(nonce: str | None) -> bool:
-    """Whether the claim with *nonce* is one that this process gave up and could not mark as released."""
-    return nonce in _abandoned
 
 
 class Attempt:
@@ -31,6 +24,7 @@ class Attempt:
         # Set once the claim may have been written.
         self.claim: Claim | None = None
         self.pulse: Pulse | None = None
+        self.tenancy: Tenancy | None = None
 
     def start_pulse(self) -> Pulse:
         """
@@ -45,17 +39,20 @@ class Attempt:
 
     def abandon(self) -> None:
         """Say that the hold is over, if there ever was one, and let go of everything."""
+        if self.tenancy is not None:
+            self.tenancy.withdraw()
+        told = False
         try:
             if self.pulse is None and self._is_claimed():
                 self.start_pulse()
-            if self.pulse is not None:
-                self.pulse.stop(release=True)
+            told = self.pulse is None or self.pulse.stop(release=True)
         except Error as error:
             _log.debug("an abandoned claim could not be marked as released: %s", error)
-            _abandoned.add(self.nonce)
         finally:
+            if not told:
+                forsake(self.nonce)
             if self.lifeline is not None:
-                self.lifeline.close()
+                self.lifeline.close(remove=told)
 
     def _is_claimed(self) -> bool:
         """Whether the claim in the store is ours: not a word under somebody else's."""

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tenure._lease import _keys
-from tenure.errors import StoreError
+from tenure.errors import StoreError, StoreUnavailableError
 from tenure.stores import LocalDirectory, Store
 
 State = Literal["held", "released"]
 _LENGTH = 160
+_DIGITS = 20
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 _MAKE = os.O_RDWR | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0)
 
@@ -47,8 +48,9 @@ class Beat:
         """
         try:
             fields = json.loads(data)
-            if fields["v"] == 1 and fields["nonce"] == nonce:
-                return Beat(int(fields["beat"]), fields["state"] == "released", stamp)
+            number = fields["beat"]
+            if fields["v"] == 1 and fields["nonce"] == nonce and len(number) == _DIGITS and number.isascii():
+                return Beat(int(number), fields["state"] == "released", stamp)
         except (ValueError, TypeError, KeyError, RecursionError):
             pass
         return Beat(stamp=stamp)
@@ -63,7 +65,13 @@ def read_beat(store: Store, fence: int, nonce: str) -> Beat:
     """
     key = _keys.beat(fence)
     if not isinstance(store, LocalDirectory):
-        stored = store.read(key)
+        try:
+            stored = store.read(key)
+        except StoreError as error:
+            if error.errno != errno.EFBIG:
+                raise
+            # Nothing that we have written.
+            stored = None
         return Beat() if stored is None else Beat.decode(stored.data, nonce)
     try:
         fd = store.open(key, _READ)
@@ -87,19 +95,23 @@ def make_file(store: LocalDirectory, fence: int) -> None:
 def encode(nonce: str, number: int, state: State) -> bytes:
     """One heartbeat, always of the same length; the digits of *number* stand at `DIGITS_AT`."""
     tag = os.urandom(4).hex()
-    record = f'{{"v":1,"nonce":"{nonce}","beat":"{number:020d}","state":"{state}","tag":"{tag}"}}'
+    record = f'{{"v":1,"nonce":"{nonce}","beat":"{number:0{_DIGITS}d}","state":"{state}","tag":"{tag}"}}'
     return record.ljust(_LENGTH - 1).encode() + b"\n"
 
 
 DIGITS_AT = encode("0" * 32, 0, "held").index(b'"beat":"') + len('"beat":"')
 
 
+# How many beats whose replies were lost may come in one after the other before it is left to the next renewal.
+_LATE_ONES = 4
+
+
 class SwappedBeat:
     """
     The heartbeat of a hold on a store that is no directory.
 
-    A version of None means that there is no heartbeat of ours in the store yet. A try whose outcome is unclear is
-    settled by its bytes before the next one; they hold a random tag, or two clones of one holder would take each other's
+    A version of None means that there is no heartbeat of ours in the store yet. A try whose outcome is unclear is known
+    again by its bytes, whenever it arrives; they hold a random tag, or two clones of one holder would take each other's
     heartbeat for their own.
     """
 
@@ -109,7 +121,10 @@ class SwappedBeat:
         self._nonce = nonce
         self._number = 0
         self._version: str | None = None
-        self._unclear: bytes | None = None
+        # What was last found to be there.
+        self._last = b""
+        # Whatever may still arrive.
+        self._unclear: list[bytes] = []
 
     def write(self, state: State) -> bool:
         """
@@ -118,25 +133,32 @@ class SwappedBeat:
         Raises:
             StoreError: nobody can tell whether it was written.
         """
-        if self._unclear is not None and self._outcome(self._unclear) == "lost":
+        if self._unclear and not self._settle():
             return False
-        record = encode(self._nonce, self._number + 1, state)
-        self._unclear = record
-        if self._version is None:
-            self._store.create(self._key, record)
-            return self._outcome(record) == "landed"
-        version = self._store.replace(self._key, record, self._version)
-        if version is None:
-            # Refused by somebody else's heartbeat, or by our own, whose reply was lost on the way.
-            return self._outcome(record) == "landed"
-        self._version, self._number, self._unclear = version, self._number + 1, None
-        return True
+        for _ in range(_LATE_ONES):
+            record = encode(self._nonce, self._number + 1, state)
+            self._unclear.append(record)
+            if self._version is None:
+                self._store.create(self._key, record)
+                version = None
+            else:
+                version = self._store.replace(self._key, record, self._version)
+            if version is not None:
+                self._version, self._number, self._unclear = version, self._number + 1, []
+                return True
+            # Refused: by somebody else's heartbeat, by this very one whose reply was lost on the way, or by an earlier
+            # one of ours that has arrived after all.
+            if not self._settle():
+                return False
+            if self._last == record:
+                self._unclear = []
+                return True
+        raise StoreUnavailableError("earlier heartbeats keep arriving late", hint="the next renewal tries again")
 
-    def _outcome(self, record: bytes) -> Literal["landed", "not_applied", "lost"]:
-        """What became of the try to write *record*."""
+    def _settle(self) -> bool:
+        """Take what is there for ours if it is, or if nothing has changed; False: it is somebody else's."""
         found = self._store.read(self._key)
-        self._unclear = None
-        if found is not None and found.data == record:
-            self._version, self._number = found.version, self._number + 1
-            return "landed"
-        return "not_applied" if (found.version if found else None) == self._version else "lost"
+        if found is not None and found.data in self._unclear:
+            self._version, self._number, self._last = found.version, self._number + 1, found.data
+            return True
+        return (found.version if found else None) == self._version

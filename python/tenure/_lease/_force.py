@@ -10,7 +10,7 @@ from tenure._identity import Verdict, host_name
 from tenure._judgement import Asker
 from tenure._lease import _keys, _log
 from tenure._lease._claim import Claim
-from tenure._lease._sight import DEFAULT_SKEW, DEFAULT_TTL, LeaseStatus, Observer, highest_beat
+from tenure._lease._sight import DEFAULT_SKEW, DEFAULT_TTL, LeaseStatus, Observer, next_fence
 from tenure.errors import RefusedError
 from tenure.stores import Store
 
@@ -50,8 +50,11 @@ def force_release(
         raise _refused(f"its holder is alive ({seen.judgement.reason})", seen, hint)
     if dry_run:
         return ForcedRelease(seen, None)
+    fence = next_fence(store, seen.fence)
+    if fence is None:
+        raise _refused("somebody took the lease at this very moment", observer.look(), "look again")
     tombstone = Claim(
-        fence=max(seen.fence, highest_beat(store)) + 1,
+        fence=fence,
         nonce=secrets.token_hex(16),
         holder=asker.me(),
         ttl=DEFAULT_TTL,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from types import TracebackType
 
 from tenure._lease._tenancy import State, Tenancy
@@ -24,8 +23,6 @@ class Hold:
     def __init__(self, tenancy: Tenancy) -> None:
         self._tenancy = tenancy
         self._pid = os.getpid()
-        # Taken once and never given back: of two threads that release, one is first.
-        self._released = threading.Lock()
 
     @property
     def fence(self) -> int:
@@ -44,7 +41,7 @@ class Hold:
 
         It asks nobody, so it never says that you may write: that is what `check()` is for.
         """
-        return "released" if self._released.locked() else self._tenancy.state()
+        return self._tenancy.state() if self._tenancy.has(self) else "released"
 
     def check(self) -> None:
         """
@@ -76,11 +73,25 @@ class Hold:
         """
         Let go. The claim stays, so that the next fence is higher; nothing that a successor wrote is touched.
 
-        A second release does nothing, as does one of a lost hold or in a forked child. Never raises for a store that
-        cannot be reached: the lifeline is closed all the same, and others find the hold free.
+        A second release does nothing, as does one of a lost hold or in a forked child; one that Ctrl-C cut off can be
+        repeated. Never raises for a store that cannot be reached: the lifeline is closed all the same, and others find
+        the hold free.
         """
-        if self._pid == os.getpid() and self._released.acquire(blocking=False):
-            self._tenancy.leave()
+        self._tenancy.leave(self)
+
+    def __del__(self) -> None:
+        # A hold that nobody has can be checked by nobody. So an acquire that Ctrl-C cuts off after its last step leaves
+        # nothing behind, and a hold that was dropped by mistake is not renewed for ever.
+        tenancy = self.__dict__.get("_tenancy")
+        if tenancy is not None and tenancy.has(self) and self._pid == os.getpid():
+            import warnings  # noqa: PLC0415  for a mistake
+
+            try:
+                warnings.warn(
+                    f"a hold was dropped without release: {self!r}", ResourceWarning, source=self, stacklevel=2
+                )
+            finally:
+                tenancy.leave(self)
 
     def lifeline_fileno(self) -> int | None:
         """
@@ -103,5 +114,5 @@ class Hold:
         return f"<Hold {self.state}: fence {self.fence} of {self._tenancy.url}>"
 
     def _not_released(self) -> None:
-        if self._released.locked() and self._pid == os.getpid():
+        if not self._tenancy.has(self) and self._pid == os.getpid():
             raise HoldError(f"this hold was released. fence=`{self.fence}`", hint="acquire again")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import secrets
+import weakref
 from collections.abc import Callable, Iterator
 
 from tenure._clock import Clock, SystemClock
@@ -12,12 +12,13 @@ from tenure._failpoints import reach
 from tenure._identity import host_name
 from tenure._judgement import Asker
 from tenure._lease import _keys, _log
-from tenure._lease._attempt import Attempt, is_abandoned
+from tenure._lease._attempt import Attempt
 from tenure._lease._claim import Claim, check_terms
 from tenure._lease._force import ForcedRelease, force_release
+from tenure._lease._forsaken import is_forsaken
 from tenure._lease._history import PastHold, history
 from tenure._lease._hold import Hold
-from tenure._lease._sight import DEFAULT_SKEW, DEFAULT_TTL, LeaseStatus, Observer, highest_beat, highest_fence
+from tenure._lease._sight import DEFAULT_SKEW, DEFAULT_TTL, LeaseStatus, Observer, highest_fence, next_fence
 from tenure._lease._tenancy import Tenancy, tenancy_of
 from tenure._lease._waiting import Waiting
 from tenure._lifeline import Lifeline
@@ -132,7 +133,7 @@ class WriterLease:
             seen = self._observer.look()
             for _ in range(_RACES):
                 hold = self._join(seen)
-                if hold is None and (seen.state == "free" or is_abandoned(seen.nonce)):
+                if hold is None and (seen.state == "free" or is_forsaken(seen.nonce)):
                     hold = self._claim(seen)
                     # Lost the race: somebody else is there to be seen now.
                     seen = self._observer.look() if hold is None else seen
@@ -154,23 +155,35 @@ class WriterLease:
     def _join(self, seen: LeaseStatus) -> Hold | None:
         """Join this process's own hold, if the claim that is the highest in the store is its."""
         tenancy = tenancy_of(seen.nonce)
-        if tenancy is None or not tenancy.join():
+        if tenancy is None:
             return None
         hold = Hold(tenancy)
         try:
+            if not tenancy.join(hold):
+                return None
             hold.check()
+            self._tell_when_lost(hold, tenancy)
         except FencedError:
             hold.release()
             return None
         except BaseException:
+            # Cut off by Ctrl-C too, or the hold would be counted for ever and nobody could release it.
             hold.release()
             raise
-        self._tell_when_lost(hold, tenancy)
         return hold
 
     def _tell_when_lost(self, hold: Hold, tenancy: Tenancy) -> None:
-        if self._on_lost is not None:
-            tenancy.call_when_lost(functools.partial(self._on_lost, hold))
+        if self._on_lost is None:
+            return
+        callback, held = self._on_lost, weakref.ref(hold)
+
+        def tell() -> None:
+            # By a weak reference: what is to be told must not keep alive what nobody else has.
+            hold = held()
+            if hold is not None:
+                callback(hold)
+
+        tenancy.call_when_lost(tell)
 
     def force_release(self, nonce: str | None, *, even_if_alive: bool = False, dry_run: bool = False) -> ForcedRelease:
         """
@@ -234,8 +247,13 @@ class WriterLease:
         if isinstance(self._store, LocalDirectory):
             attempt.lifeline = Lifeline.create(self._store, _keys.lifeline(attempt.nonce))
         reach("lease.lifeline")
+        fence = next_fence(self._store, seen.fence)
+        if fence is None:
+            return None
+        if fence > _keys.MAX_FENCE:
+            raise StoreError(f"there is no fence left. store=`{self._store.url}`", hint="start a new store")
         attempt.claim = Claim(
-            fence=max(seen.fence, highest_beat(self._store)) + 1,
+            fence=fence,
             nonce=attempt.nonce,
             holder=self._asker.me(),
             ttl=self._ttl,
@@ -251,7 +269,8 @@ class WriterLease:
         reach("lease.started")
         tenancy = Tenancy(self._store.url, attempt.claim, pulse=pulse, lifeline=attempt.lifeline, clock=self._clock)
         hold = Hold(tenancy)
-        tenancy.begin()
+        attempt.tenancy = tenancy
+        tenancy.begin(hold)
         self._tell_when_lost(hold, tenancy)
         return hold
 

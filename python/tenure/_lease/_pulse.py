@@ -54,8 +54,8 @@ class Pulse(Protocol):
         That is our own where our claim is another's or this process another one. Raises `StoreError`: nothing is known.
         """
 
-    def stop(self, *, release: bool) -> None:
-        """Stop to beat; with *release*, say last that the hold is over. Raises nothing."""
+    def stop(self, *, release: bool) -> bool:
+        """Stop to beat; with *release*, say last that the hold is over. Returns whether all of that was done."""
 
 
 def start_pulse(store: Store, claim: Claim, lifeline: Lifeline | None, clock: Clock) -> Pulse:
@@ -141,8 +141,8 @@ class _LocalPulse:
         except OSError as error:
             raise self._store_error("check", error) from error
 
-    def stop(self, *, release: bool) -> None:
-        self._hold.stop(release=release)
+    def stop(self, *, release: bool) -> bool:
+        return self._hold.stop(release=release)
 
     def _store_error(self, doing: str, error: OSError) -> StoreError:
         return StoreError(
@@ -222,16 +222,16 @@ class _ThreadPulse:
         highest = highest_fence(self._store, including=fence)
         return highest if highest > fence else None
 
-    def stop(self, *, release: bool) -> None:
+    def stop(self, *, release: bool) -> bool:
         self._stopped.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
         with self._beating:
             try:
-                if release:
-                    self._swapped.write("released")
+                return not release or self._swapped.write("released")
             except Error as error:
                 _log.debug("the release could not be written: %s", error)
+                return False
 
 
 def own_claim_is_gone(claim: str) -> StoreError:

@@ -166,15 +166,15 @@ class Observer:
     def _weigh(
         self, judgement: Judgement, seen: Seen, ttl: float, skew: float
     ) -> tuple[Literal["free", "held", "unknown"], float | None]:
-        # Watched also while it is known to live: what is unknown to the next look has been silent since this one.
+        if judgement.verdict is not Verdict.UNKNOWN:
+            # Silence counts for those whom nobody can judge. One who was alive a moment ago has not been silent: a single
+            # question that the kernel could not answer must not end a stopped process's hold.
+            self._silence.forget()
+            return ("free", 0.0) if judgement.verdict is Verdict.GONE else ("held", None)
         earlier = None
-        if judgement.verdict is Verdict.UNKNOWN and self._memory is not None and not self._silence.knows(seen):
+        if self._memory is not None and not self._silence.knows(seen):
             earlier = self._memory.recall()
         left = self._silence.look(seen, self._clock.awake(), ttl=ttl, skew=skew, earlier=earlier)
-        if judgement.verdict is Verdict.GONE:
-            return "free", 0.0
-        if judgement.verdict is Verdict.ALIVE:
-            return "held", None
         return ("unknown", left) if left > 0 else ("free", 0.0)
 
 
@@ -214,6 +214,19 @@ def highest_beat(store: Store) -> int:
     return max((fence for fence in numbers if fence is not None), default=0)
 
 
+def next_fence(store: Store, judged: int) -> int | None:
+    """
+    The fence to take for whoever has judged the claim of fence *judged*; None if there is a later claim by now.
+
+    A heartbeat is made after its claim. So one above the claim that was judged is that of a new holder, whom nobody has
+    judged, unless its claim is not there: then somebody deletes claims, and its number must not be given out again.
+    """
+    beat = highest_beat(store)
+    if beat > judged and highest_fence(store) > judged:
+        return None
+    return max(judged, beat) + 1
+
+
 def highest_fence(store: Store, *, including: int | None = None) -> int:
     """
     The highest fence that any claim has taken; 0 if there is none.
@@ -236,7 +249,8 @@ def highest_fence(store: Store, *, including: int | None = None) -> int:
             continue
         highest = fence
         seen_own = seen_own or fence == including
-    if not seen_own:
+    # A higher one is proof enough, also where ours has been collected meanwhile.
+    if including is not None and not seen_own and highest < including:
         raise StoreUnavailableError(
             f"the store's list lacks a claim that is there. store=`{store.url}`, fence=`{including}`",
             hint="a stale directory cache, or a cleaner that removes records; see `tenure status`",

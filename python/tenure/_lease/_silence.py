@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 
 # A gap between two looks counts for two polls of this length at most. So a pause that froze both sides (a suspended
@@ -31,6 +32,8 @@ class Silence:
     """
 
     def __init__(self) -> None:
+        # Threads may share a lease, and their looks may come in another order than their times.
+        self._lock = threading.Lock()
         self._seen: Seen | None = None
         self._looked_at = 0.0
         self._here = 0.0
@@ -44,17 +47,23 @@ class Silence:
         """
         patience = ttl + skew
         poll = min(_POLL_S, patience / 10)
-        if seen == self._seen:
-            self._here += min(max(0.0, now - self._looked_at), 2 * poll)
-        else:
-            self._seen, self._here, self._before = seen, 0.0, 0.0
-            if earlier is not None and earlier.seen == seen:
-                self._before = earlier.seconds + max(0.0, now - earlier.looked_at)
-        self._looked_at = now
-        left = patience - self._here - self._before
-        if self._before:
-            left = max(left, ttl / 3 + 2 * poll - self._here)
-        return left
+        with self._lock:
+            if seen == self._seen:
+                self._here += min(max(0.0, now - self._looked_at), 2 * poll)
+                self._looked_at = max(now, self._looked_at)
+            else:
+                self._seen, self._looked_at, self._here, self._before = seen, now, 0.0, 0.0
+                if earlier is not None and earlier.seen == seen:
+                    self._before = earlier.seconds + max(0.0, now - earlier.looked_at)
+            left = patience - self._here - self._before
+            if self._before:
+                left = max(left, ttl / 3 + 2 * poll - self._here)
+            return left
+
+    def forget(self) -> None:
+        """Start again: nobody is silent."""
+        with self._lock:
+            self._seen = None
 
     def knows(self, seen: Seen) -> bool:
         """Whether *seen* is what is being watched already."""
@@ -62,6 +71,7 @@ class Silence:
 
     def watched(self) -> Watched | None:
         """What there is to remember for a later process."""
-        if self._seen is None:
-            return None
-        return Watched(self._seen, self._here + self._before, self._looked_at)
+        with self._lock:
+            if self._seen is None:
+                return None
+            return Watched(self._seen, self._here + self._before, self._looked_at)

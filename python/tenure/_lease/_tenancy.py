@@ -18,9 +18,10 @@ from tenure._failpoints import reach
 from tenure._identity import ProcessIdentity
 from tenure._lease import _log
 from tenure._lease._claim import Claim
+from tenure._lease._forsaken import forsake
 from tenure._lease._pulse import Pulse
 from tenure._lifeline import Lifeline
-from tenure.errors import FencedError, HoldError
+from tenure.errors import Error, FencedError, HoldError
 
 State = Literal["held", "expired", "lost", "released"]
 
@@ -37,20 +38,30 @@ class Tenancy:
         self._pid = os.getpid()
         # Guards what follows. Never held while calling into the store or an owner's callback.
         self._lock = threading.Lock()
-        self._joined = 1
+        # The holds that share it, by their ids: a set, so that one which was cut off while it joined is taken out whether
+        # it was in or not; not the holds themselves, or one that everybody else has dropped would never end.
+        self._joined: set[int] = set()
         self._lost_to: int | None = None
         self._when_lost: list[Callable[[], None]] = []
+        # Held while it ends, which must be done once, and to its end.
+        self._ending = threading.Lock()
+        self._ended = False
 
-    def join(self) -> bool:
-        """Count one more hold; False if it is over."""
+    def join(self, hold: object) -> bool:
+        """Let *hold* share it; False if it is over."""
         with self._lock:
             if not self._joined or self._lost_to is not None:
                 return False
-            self._joined += 1
+            self._joined.add(id(hold))
         return True
 
-    def begin(self) -> None:
-        """Start the pulse, and let others join."""
+    def has(self, hold: object) -> bool:
+        """Whether *hold* shares it, that is, was not released."""
+        return id(hold) in self._joined
+
+    def begin(self, hold: object) -> None:
+        """Start the pulse for the first *hold*, and let others join."""
+        self._joined.add(id(hold))
         self._pulse.start()
         with _registry_lock:
             _registry[self.claim.nonce] = self
@@ -58,8 +69,16 @@ class Tenancy:
     def call_when_lost(self, callback: Callable[[], None]) -> None:
         """Have *callback* called once, if the hold is lost."""
         with self._lock:
-            self._when_lost.append(callback)
+            late = self._lost_to is not None
+            if not late:
+                self._when_lost.append(callback)
+        if late:
+            self._tell([callback])
+            return
         self._pulse.notify(self._noticed)
+        if self._pulse.lost:
+            # Noticed before anybody was there to be told.
+            self._noticed()
 
     def state(self) -> State:
         """How it stands as far as this process knows. Asks nobody; `check` does."""
@@ -105,25 +124,52 @@ class Tenancy:
         self.usable()
         return None if self._lifeline is None else self._lifeline.fileno()
 
-    def leave(self) -> None:
-        """Count one hold less; the last one ends it. Nothing that a successor wrote is touched."""
+    def leave(self, hold: object) -> None:
+        """
+        Take *hold* out; the last one ends it. Nothing that a successor wrote is touched.
+
+        One that was cut off can be repeated: a hold is out only once all is done.
+        """
         if self._pid != os.getpid():
             return
         with self._lock:
-            self._joined -= 1
-            if self._joined:
-                return
-            if self._lost_to is not None:
-                return
-        self._end(release=True)
+            last = self._joined == {id(hold)} and self._lost_to is None
+        if last:
+            self._end(release=True)
+        with self._lock:
+            self._joined.discard(id(hold))
 
-    def _end(self, *, release: bool) -> None:
+    def withdraw(self) -> None:
+        """Let nobody join any more: the acquire that made it was cut off, and has let go of everything."""
+        with self._lock:
+            self._joined.clear()
         with _registry_lock:
             _registry.pop(self.claim.nonce, None)
-        reach("lease.releasing")
-        self._pulse.stop(release=release)
-        if self._lifeline is not None:
-            self._lifeline.close()
+
+    def _end(self, *, release: bool) -> None:
+        with self._ending:
+            if self._ended:
+                return
+            with _registry_lock:
+                _registry.pop(self.claim.nonce, None)
+            told = False
+            # Each step also when the one before was cut off: a hold that nobody has, and whose lifeline is held, would
+            # block everybody for as long as this process lives.
+            try:
+                if release:
+                    reach("lease.releasing")
+            except Error as error:
+                _log.debug("a release went on after a failure: %s", error)
+            finally:
+                try:
+                    told = self._pulse.stop(release=release)
+                finally:
+                    if release and not told:
+                        forsake(self.claim.nonce)
+                    if self._lifeline is not None:
+                        # Where the word "released" is missing, the free lifeline stays to say it.
+                        self._lifeline.close(remove=told)
+            self._ended = True
 
     def _expired(self) -> bool:
         return self._clock.elapsed() >= self._pulse.renewed_at + self.claim.ttl
@@ -135,20 +181,24 @@ class Tenancy:
     def _lose(self, to: int) -> FencedError:
         """Lose it for good, once; everything of it that blocks others ends here and now."""
         with self._lock:
-            first = self._lost_to is None and bool(self._joined)
+            first = self._lost_to is None and not self._ended
             if self._lost_to is None:
                 self._lost_to = to
             callbacks, self._when_lost = self._when_lost, []
         if first:
             _log.warning("the writer lease was lost: fence %d, current %d, store %s", self.claim.fence, to, self.url)
             self._end(release=False)
-            for callback in callbacks:
-                try:
-                    callback()
-                except Exception:  # noqa: BLE001  whatever a callback raises
-                    # The owner's fault, in the owner's words; the others must still hear of the loss.
-                    _log.warning("the callback for a lost lease failed", failed=True)
+            self._tell(callbacks)
         return self._fenced(self._lost_to)
+
+    @staticmethod
+    def _tell(callbacks: list[Callable[[], None]]) -> None:
+        for callback in callbacks:
+            try:
+                callback()
+            except Exception:  # noqa: BLE001  whatever a callback raises
+                # The owner's fault, in the owner's words; the others must still hear of the loss.
+                _log.warning("the callback for a lost lease failed", failed=True)
 
     def _fenced(self, current: int) -> FencedError:
         if current > self.claim.fence:

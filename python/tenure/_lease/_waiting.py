@@ -57,10 +57,13 @@ class Waiting:
                 # Nothing of the kind here, or too many of them: look more often.
                 pass
 
-    def nap(self) -> float:
-        """Seconds until the next look is due."""
+    def nap(self, seen: LeaseStatus | None) -> float:
+        """Seconds until the next look is due, after one that saw *seen*."""
         local = isinstance(self._store, LocalDirectory)
         longest = (_WOKEN_S if self._changes is not None else _HALF_WOKEN_S) if local else _REMOTE_S
+        if seen is not None and seen.ttl is not None and seen.skew is not None:
+            # Short terms are watched in shorter steps, or the steps would be what one waits for.
+            longest = min(longest, max(_HALF_WOKEN_S, (seen.ttl + seen.skew) / 10))
         return max(0.0, min(longest, self._deadline - self._clock.awake()))
 
     def wakers(self, seen: LeaseStatus | None) -> list[int]:
@@ -80,7 +83,7 @@ class Waiting:
 
     def a_while(self, seen: LeaseStatus | None) -> None:
         """Sleep until it is time for the next look."""
-        self._clock.sleep(self.nap(), unless=self.wakers(seen))
+        self._clock.sleep(self.nap(seen), unless=self.wakers(seen))
 
     def _let_go(self) -> None:
         if self._watch is not None:

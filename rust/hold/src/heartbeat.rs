@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, fstat, futimens, openat};
-use rustix::io::{Errno, pwrite};
+use rustix::io::pwrite;
 
 /// The two texts a heartbeat can hold, of one length, with a 20-digit counter at one place.
 #[derive(Clone, Debug)]
@@ -64,7 +64,14 @@ impl Heartbeat {
 
     pub(crate) fn write_next(&mut self) -> io::Result<()> {
         self.record.count();
-        self.write(&self.record.held)
+        match self.write(&self.record.held) {
+            // A file system that writes elsewhere (btrfs, or a snapshot below) needs room even for a byte that is
+            // already there. Its time stamp does not, and moves as well.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT)) => {
+                Ok(futimens(self.open()?, &NOW)?)
+            }
+            written => written,
+        }
     }
 
     pub(crate) fn write_released(&mut self) -> io::Result<()> {
@@ -73,20 +80,20 @@ impl Heartbeat {
     }
 
     fn write(&self, text: &[u8]) -> io::Result<()> {
+        match pwrite(self.open()?, text, 0)? {
+            written if written == text.len() => Ok(()),
+            _ => Err(io::ErrorKind::WriteZero.into()),
+        }
+    }
+
+    fn open(&self) -> io::Result<OwnedFd> {
         let file = open(&self.file)?;
         let status = fstat(&file)?;
         if (status.st_dev, status.st_ino) != (self.device, self.inode) {
             // Somebody has moved ours away. What is there now is not ours to write to.
             return Err(io::Error::new(io::ErrorKind::NotFound, "the heartbeat has been replaced"));
         }
-        match pwrite(&file, text, 0) {
-            Ok(written) if written == text.len() => Ok(()),
-            Ok(_) => Err(io::ErrorKind::WriteZero.into()),
-            // A file system that writes elsewhere (btrfs, or a snapshot below) needs room even for a byte that is
-            // already there. Its time stamp does not, and moves as well.
-            Err(Errno::NOSPC | Errno::DQUOT) => Ok(futimens(&file, &NOW)?),
-            Err(error) => Err(error.into()),
-        }
+        Ok(file)
     }
 }
 

@@ -193,8 +193,8 @@ impl Hold {
 
     /// Stops to beat; with `release`, writes last that the hold is over. The thread ends by itself.
     ///
-    /// Returns whether nothing will be written any more. Not so only where a beat hangs in its file system; then the
-    /// thread writes the release, and ends, when it comes back.
+    /// Returns whether that is done and nothing will be written any more. Where a beat hangs in its file system it is
+    /// not; the thread then writes the release, and ends, when it comes back.
     #[must_use]
     pub fn stop(&self, release: bool) -> bool {
         if !self.is_ours() {
@@ -214,13 +214,10 @@ impl Hold {
                 }
             }
         };
-        if release && !state.over {
-            // Nobody hears of a failure, and nobody needs to: the lifeline goes down with the hold.
-            let _ = state.heartbeat.write_released();
-        }
+        let written = !release || state.over || state.heartbeat.write_released().is_ok();
         state.over = true;
         self.shared.changed.notify_all();
-        true
+        written
     }
 
     /// In a forked child there is no thread, and a lock may be held for ever by one of the parent's.

@@ -71,7 +71,11 @@ impl Claims {
         match stat(&*self.own) {
             Ok(status) if (status.st_dev, status.st_ino) == (self.device, self.inode) => {}
             Ok(_) => return Ok(Standing::Replaced),
-            Err(Errno::NOENT) => return Ok(Standing::Missing),
+            Err(Errno::NOENT) => {
+                // Collected, or deleted. A higher one is proof of loss in either case.
+                let highest = self.highest()?;
+                return Ok(if highest > self.fence { Standing::Above(highest) } else { Standing::Missing });
+            }
             Err(error) => return Err(error.into()),
         }
         if self.successor_exists()? {
