@@ -13,6 +13,7 @@ BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 STAMPS := $(VENV)/.stamps
 WORKERS ?= 2
 FUZZ_CASES ?= 20000
+SECONDS ?= 600
 
 # rustup's compiler first, as its own set-up does: a distribution's may be older.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -83,6 +84,10 @@ walls: $(STAMPS)/tools ## Check who imports whom
 .PHONY: bench
 bench: $(STAMPS)/core ## Measure, against something run in the same minute
 	@for file in benchmarks/[!_]*.py; do $(BIN)/python "$$file" || exit 1; done
+
+.PHONY: soak
+soak: $(STAMPS)/core ## Torture the lease with kill -9; SECONDS says how long, SEED repeats a run
+	$(BIN)/python -m tests.torture --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 .PHONY: fuzz
 fuzz: $(STAMPS)/core ## Search for inputs that break the parsers; FUZZ_CASES says how long
