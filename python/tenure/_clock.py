@@ -64,6 +64,10 @@ def wait_readable(descriptors: Sequence[int], seconds: float) -> bool:
     return bool(poll.poll(math.ceil(seconds * 1000)))
 
 
-def iso(nanoseconds: int) -> str:
-    """A file's time stamp as people read it: UTC, ISO 8601."""
-    return datetime.fromtimestamp(nanoseconds / 1e9, timezone.utc).isoformat(timespec="seconds")
+def iso(nanoseconds: int) -> str | None:
+    """A file's time stamp as people read it: UTC, ISO 8601; None if it is of no year that they know."""
+    try:
+        return datetime.fromtimestamp(nanoseconds / 1e9, timezone.utc).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        # Anybody who may write the file may set its times, also to before the year 1 or after 9999.
+        return None

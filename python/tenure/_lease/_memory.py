@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from pathlib import Path
+from typing import Any
 
 from tenure._identity import ProcessIdentity
 from tenure._lease import _log
@@ -20,6 +22,8 @@ from tenure._lease._silence import Watched
 
 _SCHEMA = 1
 _MAX_BYTES = 2048
+# Neither through a planted link nor waiting for a planted pipe.
+_CAREFULLY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 class Memory:
@@ -35,11 +39,14 @@ class Memory:
         if self._path is None:
             return None
         try:
-            with self._path.open("rb") as file:
-                fields = json.loads(file.read(_MAX_BYTES))
+            fd = os.open(self._path, _CAREFULLY)
+            try:
+                fields = json.loads(os.read(fd, _MAX_BYTES))
+            finally:
+                os.close(fd)
             if fields["v"] == _SCHEMA and fields["where"] == _where():
-                return Watched(list(fields["seen"]), float(fields["seconds"]), float(fields["looked_at"]))
-        except (OSError, ValueError, TypeError, KeyError):
+                return Watched(list(fields["seen"]), _seconds(fields["seconds"]), _seconds(fields["looked_at"]))
+        except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
             pass
         return None
 
@@ -54,15 +61,28 @@ class Memory:
             "seconds": watched.seconds,
             "looked_at": watched.looked_at,
         }
-        fresh = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        # Not named by the pid: in a container that is the same each time, and one left half-written would stay for ever.
+        fresh = self._path.with_name(f".{self._path.name}.{os.urandom(8).hex()}")
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
-            with os.fdopen(fd, "w", encoding="utf-8") as file:
-                json.dump(fields, file)
-            fresh.replace(self._path)
+            fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
+            try:
+                with os.fdopen(fd, "w", encoding="utf-8") as file:
+                    json.dump(fields, file)
+                fresh.replace(self._path)
+            except BaseException:
+                fresh.unlink(missing_ok=True)
+                raise
         except OSError as error:
             _log.debug("what was watched could not be remembered: %s", error)
+
+
+def _seconds(value: Any) -> float:
+    """A number of seconds. Neither endless nor less than none: either would keep its reader waiting for ever, or not at all."""
+    seconds = float(value)
+    if not 0.0 <= seconds < math.inf:
+        raise ValueError(f"no number of seconds: {seconds}")
+    return seconds
 
 
 def _directory() -> Path | None:

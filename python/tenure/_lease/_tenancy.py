@@ -41,6 +41,8 @@ class Tenancy:
         # The holds that share it, by their ids: a set, so that one which was cut off while it joined is taken out whether
         # it was in or not; not the holds themselves, or one that everybody else has dropped would never end.
         self._joined: set[int] = set()
+        # Set when the last one begins to leave: nobody joins what is about to end.
+        self._leaving = False
         self._lost_to: int | None = None
         self._when_lost: list[Callable[[], None]] = []
         # Held while it ends, which must be done once, and to its end.
@@ -50,7 +52,7 @@ class Tenancy:
     def join(self, hold: object) -> bool:
         """Let *hold* share it; False if it is over."""
         with self._lock:
-            if not self._joined or self._lost_to is not None:
+            if not self._joined or self._lost_to is not None or self._leaving:
                 return False
             self._joined.add(id(hold))
         return True
@@ -133,9 +135,12 @@ class Tenancy:
         if self._pid != os.getpid():
             return
         with self._lock:
-            last = self._joined == {id(hold)} and self._lost_to is None
-        if last:
-            self._end(release=True)
+            if self._joined != {id(hold)} or self._lost_to is not None:
+                # Out at once: of two that leave at the same moment one has to be the last.
+                self._joined.discard(id(hold))
+                return
+            self._leaving = True
+        self._end(release=True)
         with self._lock:
             self._joined.discard(id(hold))
 
