@@ -10,7 +10,9 @@ Waiting does not block the event loop, and a cancellation at any `await` leaves 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Generator
+import contextvars
+import functools
+from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
 from typing import TypeVar
 
@@ -45,7 +47,7 @@ class AsyncHold:
 
     async def release(self) -> None:
         """See `Hold.release`. Comes to its end also when it is cancelled."""
-        await _to_its_end(asyncio.ensure_future(asyncio.to_thread(self._hold.release)))
+        await _to_its_end(_in_a_thread(self._hold.release))
 
     async def __aenter__(self) -> AsyncHold:
         return self
@@ -101,13 +103,14 @@ async def inspect(lease: WriterLease) -> LeaseStatus:
 async def _acquire(lease: WriterLease, timeout: float) -> AsyncHold:
     with lease.waiting(timeout) as waiting:
         while True:
-            trying = asyncio.ensure_future(asyncio.to_thread(lease.attempt, waiting))
+            trying = _in_a_thread(functools.partial(lease.attempt, waiting))
             try:
-                outcome = await asyncio.shield(trying)
+                outcome = await _to_its_end(trying)
             except asyncio.CancelledError:
-                # The thread cannot be stopped. Whatever it still gets is given back before anybody hears of the
+                # The thread cannot be stopped. Whatever it still got is given back before anybody hears of the
                 # cancellation, so that there is no hold that nobody knows of.
-                await _to_its_end(asyncio.ensure_future(_give_back(trying)))
+                if not trying.cancelled() and trying.exception() is None and isinstance(got := trying.result(), Hold):
+                    await _to_its_end(_in_a_thread(got.release))
                 raise
             if isinstance(outcome, Hold):
                 return AsyncHold(outcome)
@@ -119,6 +122,8 @@ async def _until_readable(descriptors: list[int], seconds: float) -> None:
     loop = asyncio.get_running_loop()
     woken = asyncio.Event()
     added = []
+    # Not `asyncio.wait_for`: before Python 3.12 it swallows a cancellation that comes together with its result.
+    timer = loop.call_later(seconds, woken.set)
     try:
         for descriptor in descriptors:
             try:
@@ -127,21 +132,21 @@ async def _until_readable(descriptors: list[int], seconds: float) -> None:
             except NotImplementedError:
                 # The proactor loop of Windows: the sleep alone.
                 pass
-        await asyncio.wait_for(woken.wait(), seconds)
-    except asyncio.TimeoutError:
-        pass
+        await woken.wait()
     finally:
+        timer.cancel()
         for descriptor in added:
             loop.remove_reader(descriptor)
 
 
-async def _give_back(trying: asyncio.Future[Hold | LeaseStatus | None]) -> None:
-    try:
-        outcome = await trying
-    except Exception:  # noqa: BLE001  it was cancelled; what it would have raised is of no interest
-        return
-    if isinstance(outcome, Hold):
-        await asyncio.to_thread(outcome.release)
+def _in_a_thread(work: Callable[[], T]) -> asyncio.Future[T]:
+    """
+    Have *work* done in a thread, from this moment on.
+
+    A future and no task: `asyncio.run` ends by cancelling every task that is left, and what the thread brings would be lost.
+    """
+    context = contextvars.copy_context()
+    return asyncio.get_running_loop().run_in_executor(None, lambda: context.run(work))
 
 
 async def _to_its_end(work: asyncio.Future[T]) -> T:
@@ -151,11 +156,12 @@ async def _to_its_end(work: asyncio.Future[T]) -> T:
         try:
             await asyncio.shield(work)
         except asyncio.CancelledError as error:
-            if work.cancelled():
-                raise
             cancelled = error
         except Exception:  # noqa: BLE001  told by `result` below
             break
     if cancelled is not None:
+        if not work.cancelled():
+            # Looked at, or asyncio would complain that nobody has.
+            work.exception()
         raise cancelled
     return work.result()
