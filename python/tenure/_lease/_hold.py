@@ -87,6 +87,8 @@ class Hold:
             import warnings  # noqa: PLC0415  for a mistake
 
             try:
+                if self.state == "lost":
+                    return
                 warnings.warn(
                     f"a hold was dropped without release: {self!r}", ResourceWarning, source=self, stacklevel=2
                 )

@@ -136,6 +136,9 @@ impl Hold {
     /// # Errors
     /// The system gives no thread.
     pub fn start(&self) -> io::Result<()> {
+        if !self.is_ours() {
+            return Err(another_process());
+        }
         let shared = Arc::clone(&self.shared);
         lock(&self.shared.state).running = true;
         let spawned = thread::Builder::new().name("tenure-pulse".to_owned()).stack_size(128 * 1024).spawn(move || {
@@ -154,7 +157,7 @@ impl Hold {
     /// The heartbeat cannot be written.
     pub fn beat(&self) -> io::Result<bool> {
         if !self.is_ours() {
-            return Err(io::Error::other("the pulse belongs to the process that started it"));
+            return Err(another_process());
         }
         self.shared.beat(&mut lock(&self.shared.state))
     }
@@ -266,6 +269,10 @@ impl Shared {
         self.renewed_at.fetch_max(now, Ordering::AcqRel);
         Ok(true)
     }
+}
+
+fn another_process() -> io::Error {
+    io::Error::other("the hold belongs to the process that took it")
 }
 
 fn status(fd: i32) -> io::Result<(u64, u64)> {
