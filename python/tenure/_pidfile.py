@@ -20,10 +20,13 @@ from tenure._lease._hold import Hold
 from tenure._lease._lease import WriterLease
 from tenure._lease._sight import DEFAULT_SKEW, DEFAULT_TTL, LeaseStatus
 from tenure._store._failures import told
-from tenure.errors import HoldError, StoreError, WriterBusyError
+from tenure.errors import Error, HoldError, StoreError, WriterBusyError
 
 # What a pid file of any program looks like; more is not read.
 _MAX_BYTES = 64
+# What tells a file that was written from every other: content, inode, time of the write. A list, as JSON gives it back.
+# The content alone would not do: an old tool can have written the same number since, into the same file.
+_Mark = list[object]
 _BY_HAND = Judgement(Verdict.UNKNOWN, "no_identity", "record", "a pid file that says no more than a number")
 
 
@@ -65,11 +68,13 @@ class PidFile:
         self._lease = WriterLease(beside, ttl=ttl, skew=skew, label=label, clock=self._clock)
         self._written_at = beside / "written"
         self._hold: Hold | None = None
-        self._written: bytes | None = None
+        self._written: _Mark | None = None
 
     def acquire(self, timeout: float = 0.0, *, pid: int | None = None) -> Hold:
         """
         Take the file, waiting up to *timeout* seconds, and write *pid* into it; by default our own.
+
+        A second call while we have it writes anew and gives the same hold.
 
         Raises:
             WriterBusyError: somebody has it, or may have.
@@ -77,6 +82,11 @@ class PidFile:
         """
         deadline = self._clock.awake() + timeout
         hold = self._lease.acquire(timeout)
+        if self._hold is not None and self._hold.state != "released" and self._hold.nonce == hold.nonce:
+            # Joined, and counted once: one release ends it.
+            hold.release()
+            self.write(os.getpid() if pid is None else pid)
+            return self._hold
         try:
             self._outwait_an_old_file(hold, deadline)
             self._hold = hold
@@ -105,29 +115,36 @@ class PidFile:
             fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), self._mode)
             try:
                 with os.fdopen(fd, "wb") as file:
+                    if hasattr(os, "fchmod"):
+                        # Whatever the umask: a pid file is for others to read.
+                        os.fchmod(fd, self._mode)
                     file.write(record)
                     file.flush()
-                    os.fsync(file.fileno())
+                    os.fsync(fd)
+                    mark = _mark(record, os.fstat(fd))
+                # Before it is there, and with what is there now: whoever is killed at any point leaves a file that is
+                # known to be a tenure's.
+                self._remember([mark, *self._there_already()])
                 self._refuse_odd()
                 # Replaced in one step: whoever reads it finds the old number or the new one, never half of one.
                 fresh.replace(self.path)
-                self._remember(record)
             except BaseException:
                 with contextlib.suppress(OSError):
                     fresh.unlink()
                 raise
-        self._written = record
+        self._written = mark
 
     def release(self) -> None:
-        """Remove the file, if it still holds what we wrote, and let go. A second release does nothing."""
+        """Remove the file, if it still is the one that we wrote, and let go. A second release does nothing."""
         hold, self._hold = self._hold, None
         if hold is None:
             return
         try:
-            # A lost file is a successor's.
-            if hold.state in ("held", "expired") and self._content() == self._written:
+            # Asked anew: the file of a successor may hold the very same number, as in containers; a forked child has none.
+            hold.check()
+            if self._written is not None and self._there() == self._written:
                 self.path.unlink()
-        except OSError:
+        except (Error, OSError):
             # It stays, and is judged with its lease.
             pass
         finally:
@@ -182,20 +199,27 @@ class PidFile:
 
     def _is_ours(self, content: bytes) -> bool:
         """Whether a tenure wrote it, and nobody since: then the lease, which we have, has judged whoever did."""
+        return _mark(content, os.stat(self.path, follow_symlinks=False)) in self._remembered()
+
+    def _there(self) -> _Mark | None:
+        content = self._content()
+        return None if content is None else _mark(content, os.stat(self.path, follow_symlinks=False))
+
+    def _there_already(self) -> list[_Mark]:
+        """The mark of the file that is there, if a tenure wrote it."""
+        mark = self._there()
+        return [mark] if mark is not None and mark in self._remembered() else []
+
+    def _remembered(self) -> list[_Mark]:
         try:
-            remembered = json.loads(self._written_at.read_bytes())
-        except (OSError, ValueError):
-            return False
-        return bool(remembered == self._mark(content))
+            marks = json.loads(self._written_at.read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return []
+        return marks if isinstance(marks, list) else []
 
-    def _mark(self, content: bytes) -> list[object]:
-        # The content alone would not do: an old tool can have written the same number since, into the same file.
-        status = os.stat(self.path, follow_symlinks=False)
-        return [content.decode("ascii", "replace"), status.st_ino, status.st_mtime_ns]
-
-    def _remember(self, content: bytes) -> None:
+    def _remember(self, marks: list[_Mark]) -> None:
         fresh = self._written_at.with_name(f".{secrets.token_hex(8)}")
-        fresh.write_text(json.dumps(self._mark(content)))
+        fresh.write_text(json.dumps(marks))
         fresh.replace(self._written_at)
 
     def _now_by_the_file_system(self) -> float:
@@ -219,3 +243,7 @@ class PidFile:
             since=None,
             retry_after_s=left,
         )
+
+
+def _mark(content: bytes, status: os.stat_result) -> _Mark:
+    return [content.decode("ascii", "replace"), status.st_ino, status.st_mtime_ns]
