@@ -116,7 +116,15 @@ def test_judging_leaves_a_stopped_process_stopped() -> None:
 def test_b36_no_sub_command_ends_a_holder() -> None:
     # What stops a stranger cannot go wrong where nothing stops anybody.
     listed = tenure("--help").stdout.split("Commands:")[1].split("Exit codes:")[0]
-    assert [line.split()[0] for line in listed.splitlines() if line.strip()] == ["judge", "run", "status", "whoami"]
+    assert [line.split()[0] for line in listed.splitlines() if line.strip()] == [
+        "doctor",
+        "history",
+        "judge",
+        "release",
+        "run",
+        "status",
+        "whoami",
+    ]
 
 
 def test_whoami_gives_a_record_that_judge_understands() -> None:

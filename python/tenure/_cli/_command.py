@@ -42,22 +42,27 @@ class Command:
         self._process = process
 
     @staticmethod
-    def start(words: Sequence[str], environment: Mapping[str, str], lifeline: int | None, inbox: Inbox) -> Command:
+    def start(words: Sequence[str], environment: Mapping[str, str], lifelines: Sequence[int], inbox: Inbox) -> Command:
         """
-        Start *words*, which inherit the descriptor *lifeline* and whatever we were given to pass on.
+        Start *words*, which inherit the descriptors *lifelines* and whatever we were given to pass on.
 
         Raises:
             CannotStartError: as a shell would say with 126 or 127.
         """
         # No preexec_fn, ever: it runs our hooks for forked children, and those close the lifeline. And no pass_fds, which
         # would close what we were given for the command: a socket, a lock, the lifeline of a `tenure run` around us.
-        with inbox.let_through(), _inheritable(lifeline):
+        with inbox.let_through(), _inheritable(lifelines):
             try:
                 # What it is told to run is what it is for.
                 process = subprocess.Popen(words, env={**os.environ, **environment}, close_fds=False)  # noqa: S603
                 return Command(process)
             except OSError as error:
                 raise CannotStartError(words[0], error) from error
+
+    @property
+    def pid(self) -> int:
+        """Its number, in our pid namespace."""
+        return self._process.pid
 
     def has_ended(self) -> bool:
         """Whether it has; reaps it, and as process 1 whoever else was left to us."""
@@ -95,16 +100,15 @@ class Command:
 
 
 @contextmanager
-def _inheritable(fd: int | None) -> Iterator[None]:
-    """For a moment in which nobody else starts a process, a descriptor that our children get too."""
-    if fd is None:
-        yield
-        return
-    os.set_inheritable(fd, True)
+def _inheritable(descriptors: Sequence[int]) -> Iterator[None]:
+    """For a moment in which nobody else starts a process, descriptors that our children get too."""
     try:
+        for fd in descriptors:
+            os.set_inheritable(fd, True)
         yield
     finally:
-        os.set_inheritable(fd, False)
+        for fd in descriptors:
+            os.set_inheritable(fd, False)
 
 
 def _in_the_foreground() -> bool:

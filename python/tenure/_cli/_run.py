@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from typing import Literal
 
 import click
 
 from tenure._cli import _output
 from tenure._lease._lease import WriterLease
 from tenure._lease._sight import DEFAULT_SKEW, DEFAULT_TTL
+from tenure._pidfile import PidFile
 from tenure.errors import StoreCannotLockError
 
 _HELP = """Take the lease of URL, run COMMAND, give the lease back.
@@ -17,7 +19,8 @@ COMMAND finds its fence in TENURE_FENCE and the store in TENURE_URL, and inherit
 killed while COMMAND writes on, nobody takes over until COMMAND has ended.
 
 Signals (HUP, INT, TERM, QUIT, USR1, USR2, WINCH, CONT) are passed on to COMMAND itself, not to its children: start
-scripts with `exec` where that matters. When the lease is lost, COMMAND gets TERM, and KILL after --grace.
+scripts with `exec` where that matters. When the lease is lost, COMMAND gets TERM, and KILL after --grace; --on-lost
+changes that.
 
 \b
 Exit codes:
@@ -70,6 +73,20 @@ Example:
     help="COMMAND does not inherit the lifeline. For commands that leave daemons behind, which would keep the lease; "
     "if `tenure run` is killed, the lease is free although COMMAND runs on.",
 )
+@click.option(
+    "--on-lost",
+    type=click.Choice(["stop", "kill", "continue"]),
+    default="stop",
+    show_default=True,
+    help="What becomes of COMMAND when the lease is lost: TERM and then KILL, KILL at once, or nothing, for commands "
+    "whose store compares fences.",
+)
+@click.option(
+    "--pidfile",
+    metavar="PATH",
+    help="A pid file with COMMAND's number, which old tools can read, and which a crash or a container restart does not "
+    "turn into a stranger's.",
+)
 @click.argument("url")
 @click.argument("command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 def run_command(
@@ -82,6 +99,8 @@ def run_command(
     label: str | None,
     grace: float,
     close_lifeline: bool,
+    on_lost: Literal["stop", "kill", "continue"],
+    pidfile: str | None,
 ) -> int:
     """Check what was asked for, then run it."""
     # nan is neither below nor above anything, so a range lets it through.
@@ -105,7 +124,8 @@ def run_command(
             )
         except ValueError as error:
             raise click.UsageError(str(error)) from error
-        return attend(Plan(lease, words, wait, grace, not close_lifeline), inbox)
+        pid_file = None if pidfile is None else PidFile(pidfile, ttl=ttl, skew=skew)
+        return attend(Plan(lease, words, wait, grace, not close_lifeline, on_lost, pid_file), inbox)
     else:
         raise StoreCannotLockError("`tenure run` needs POSIX signals", hint="use the library")
 
