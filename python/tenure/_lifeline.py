@@ -15,6 +15,7 @@ import os
 import threading
 import weakref
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, TypeGuard
 
 from tenure._core import filesystem_type, lifeline_held, lifeline_lock
@@ -27,6 +28,9 @@ _MAKE_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | g
 
 class Directory(Protocol):
     """What a lifeline asks of the place it lies in; a store that is a local directory gives it."""
+
+    def path_of(self, key: str) -> Path:
+        """Where the file of *key* lies."""
 
     def open(self, key: str, flags: int) -> int:
         """The file of *key* as a descriptor, without following a link."""
@@ -71,6 +75,7 @@ class Lifeline:
         self._directory = directory
         self._key = key
         self._fd: int | None = fd
+        self._handed_out = False
         self.place = place
         _held.add(self)
 
@@ -103,8 +108,14 @@ class Lifeline:
         directory.unlink(key)
         return None
 
+    @property
+    def descriptor(self) -> int | None:
+        """The descriptor, to look at; `fileno` is for who hands it on."""
+        return self._fd
+
     def fileno(self) -> int | None:
         """The descriptor, to hand to a process that carries the hold too; None once closed."""
+        self._handed_out = True
         return self._fd
 
     def is_intact(self) -> bool:
@@ -132,7 +143,7 @@ class Lifeline:
         if not remove:
             return
         try:
-            if asked(self._directory, self._key, self.place) is False:
+            if not self._handed_out or asked(self._directory, self._key, self.place) is False:
                 self._directory.unlink(self._key)
         except OSError:
             # Left behind; a free lifeline is as good as none.
@@ -154,7 +165,8 @@ def asked(directory: Directory, key: str, place: Place | None) -> bool | None:
     if place is None or place.boot != ProcessIdentity.current().boot:
         return None
     try:
-        fd = directory.open(key, _CAREFULLY)
+        # By its path, since the very file is known by its inode: whatever a link may lead to is another one.
+        fd = os.open(directory.path_of(key), _CAREFULLY)
     except OSError:
         # Missing (a cleaner of temporary files was here), or not for us to read.
         return None

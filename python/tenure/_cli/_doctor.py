@@ -10,7 +10,7 @@ from tenure._cli import _output
 from tenure._identity import ProcessIdentity, capabilities
 from tenure._lease._sight import DEFAULT_SKEW, DEFAULT_TTL
 from tenure._lifeline import filesystem_of
-from tenure.stores import LocalDirectory, open_store
+from tenure.stores import as_directory, open_store
 
 _HELP = """Say which evidence this machine, and the store at URL, can give about a dead writer, and what its lack costs.
 
@@ -101,9 +101,10 @@ def _machine() -> list[Check]:
 
 def _store(url: str) -> list[Check]:
     store = open_store(url)
-    if not isinstance(store, LocalDirectory):
+    directory = as_directory(store)
+    if directory is None:
         return [("store", True, store.url, "no directory: no lifeline, and each renewal is a request")]
-    root = store.path_of("x").parent
+    root = directory.path_of("x").parent
     if not root.is_dir():
         return [("store", True, f"{store.url}: not there yet; the first acquire makes it", "")]
     filesystem = filesystem_of(root)

@@ -17,7 +17,7 @@ from typing import Literal
 
 from tenure._lease import _keys
 from tenure.errors import StoreError, StoreUnavailableError
-from tenure.stores import LocalDirectory, Store
+from tenure.stores import LocalDirectory, Store, as_directory
 
 State = Literal["held", "released"]
 _LENGTH = 160
@@ -64,7 +64,8 @@ def read_beat(store: Store, fence: int, nonce: str) -> Beat:
         StoreError: the store cannot be read.
     """
     key = _keys.beat(fence)
-    if not isinstance(store, LocalDirectory):
+    directory = as_directory(store)
+    if directory is None:
         try:
             stored = store.read(key)
         except StoreError as error:
@@ -74,7 +75,7 @@ def read_beat(store: Store, fence: int, nonce: str) -> Beat:
             stored = None
         return Beat() if stored is None else Beat.decode(stored.data, nonce)
     try:
-        fd = store.open(key, _READ)
+        fd = directory.open(key, _READ)
     except StoreError as error:
         if error.errno == errno.ENOENT:
             return Beat()

@@ -23,7 +23,7 @@ from tenure._lease._tenancy import Tenancy, tenancy_of
 from tenure._lease._waiting import Waiting
 from tenure._lifeline import Lifeline
 from tenure.errors import FencedError, StoreError, StoreUnavailableError, WriterBusyError
-from tenure.stores import LocalDirectory, Store, open_store
+from tenure.stores import Store, as_directory, open_store
 
 # How often one acquire may lose the race for a fence before it says busy; each loss means that somebody else won.
 _RACES = 16
@@ -244,8 +244,9 @@ class WriterLease:
 
     def _try(self, attempt: Attempt, seen: LeaseStatus) -> Hold | None:
         # Locked before the claim can be seen: nobody ever finds it free while we are alive.
-        if isinstance(self._store, LocalDirectory):
-            attempt.lifeline = Lifeline.create(self._store, _keys.lifeline(attempt.nonce))
+        directory = as_directory(self._store)
+        if directory is not None:
+            attempt.lifeline = Lifeline.create(directory, _keys.lifeline(attempt.nonce))
         reach("lease.lifeline")
         fence = next_fence(self._store, seen.fence)
         if fence is None:

@@ -21,7 +21,7 @@ from tenure._lease._claim import Claim
 from tenure._lease._sight import highest_fence
 from tenure._lifeline import Lifeline
 from tenure.errors import Error, StoreError
-from tenure.stores import LocalDirectory, Store
+from tenure.stores import LocalDirectory, Store, as_directory
 
 # How long a thread that waits for the loss of a hold sleeps at a time.
 _A_WHILE_S = 3600.0
@@ -65,8 +65,9 @@ def start_pulse(store: Store, claim: Claim, lifeline: Lifeline | None, clock: Cl
     Raises:
         StoreError: the heartbeat cannot be made.
     """
-    if isinstance(store, LocalDirectory) and isinstance(claim.holder, ProcessIdentity):
-        return _LocalPulse(store, claim, claim.holder, lifeline, clock)
+    directory = as_directory(store)
+    if directory is not None and isinstance(claim.holder, ProcessIdentity):
+        return _LocalPulse(directory, claim, claim.holder, lifeline, clock)
     return _ThreadPulse(store, claim, clock)
 
 
@@ -89,7 +90,7 @@ class _LocalPulse:
                 digits_at=DIGITS_AT,
                 interval=claim.ttl / 3,
                 holder=holder,
-                lifeline=None if lifeline is None else lifeline.fileno(),
+                lifeline=None if lifeline is None else lifeline.descriptor,
             )
         except OSError as error:
             raise self._store_error("begin", error) from error

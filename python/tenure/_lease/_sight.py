@@ -21,7 +21,7 @@ from tenure._lease._memory import Memory
 from tenure._lease._silence import Seen, Silence, Watched
 from tenure._lifeline import asked
 from tenure.errors import RecordError, RecordTooNewError, StoreError, StoreUnavailableError
-from tenure.stores import LocalDirectory, Store
+from tenure.stores import Store, as_directory
 
 # For a claim that nobody can read: the longest that a writer who never thought about it would have asked for.
 DEFAULT_TTL, DEFAULT_SKEW = 30.0, 10.0
@@ -80,6 +80,7 @@ class Observer:
 
     def __init__(self, store: Store, asker: Asker, clock: Clock) -> None:
         self._store = store
+        self._directory = as_directory(store)
         self._asker = asker
         self._clock = clock
         self._silence = Silence()
@@ -127,8 +128,8 @@ class Observer:
             judgement = BROKEN
         else:
             lifeline = None
-            if isinstance(self._store, LocalDirectory):
-                lifeline = asked(self._store, _keys.lifeline(claim.nonce), claim.lifeline)
+            if self._directory is not None:
+                lifeline = asked(self._directory, _keys.lifeline(claim.nonce), claim.lifeline)
             judgement = self._asker.judge(claim.holder, lifeline=lifeline, released=beat.released)
         seen: Seen = [claim.fence, claim.nonce, beat.number, beat.stamp]
         state, retry_after = self._weigh(judgement, seen, claim.ttl, claim.skew)
@@ -260,9 +261,10 @@ def highest_fence(store: Store, *, including: int | None = None) -> int:
 
 def _highest_file(store: Store, example: str) -> int | None:
     """The same for a directory, without a list of it; None for another store, or where the list has to say what is wrong."""
-    if not isinstance(store, LocalDirectory):
+    directory = as_directory(store)
+    if directory is None:
         return None
     try:
-        return highest_in_directory(store.path_of(example).parent)
+        return highest_in_directory(directory.path_of(example).parent)
     except OSError:
         return None

@@ -14,7 +14,7 @@ from tenure._identity import Watch
 from tenure._lease import _keys
 from tenure._lease._sight import LeaseStatus
 from tenure.errors import IdentityError
-from tenure.stores import LocalDirectory, Store
+from tenure.stores import Store, as_directory
 
 # How long a waiter sleeps at most: where it is woken, where it is woken by a death alone, and where each look is a request.
 _WOKEN_S = 1.0
@@ -26,7 +26,7 @@ class Waiting:
     """The waiting of one acquire, and its time."""
 
     def __init__(self, store: Store, clock: Clock, timeout: float) -> None:
-        self._store = store
+        self._directory = as_directory(store)
         self._clock = clock
         self._deadline = clock.awake() + timeout
         self._watch: Watch | None = None
@@ -48,9 +48,11 @@ class Waiting:
         """Hear of changes from now on, so that none between a look and the sleep after it is missed."""
         if self._changes is not None:
             self._changes.drain()
-        elif not self._listened and isinstance(self._store, LocalDirectory):
+        elif not self._listened and self._directory is not None:
             self._listened = True
-            paths = (self._store.path_of(key).parent for key in (_keys.claim(1), _keys.beat(1), _keys.lifeline("0")))
+            paths = (
+                self._directory.path_of(key).parent for key in (_keys.claim(1), _keys.beat(1), _keys.lifeline("0"))
+            )
             try:
                 self._changes = Changes([path for path in paths if path.is_dir()])
             except OSError:
@@ -59,8 +61,8 @@ class Waiting:
 
     def nap(self, seen: LeaseStatus | None) -> float:
         """Seconds until the next look is due, after one that saw *seen*."""
-        local = isinstance(self._store, LocalDirectory)
-        longest = (_WOKEN_S if self._changes is not None else _HALF_WOKEN_S) if local else _REMOTE_S
+        woken = _WOKEN_S if self._changes is not None else _HALF_WOKEN_S
+        longest = _REMOTE_S if self._directory is None else woken
         if seen is not None and seen.ttl is not None and seen.skew is not None:
             # Short terms are watched in shorter steps, or the steps would be what one waits for.
             longest = min(longest, max(_HALF_WOKEN_S, (seen.ttl + seen.skew) / 10))
