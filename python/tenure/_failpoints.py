@@ -16,7 +16,7 @@ variable `TENURE_FAILPOINTS` a point costs one look at an empty dictionary.
 | `lease.claimed` | the claim is in the store, nothing above it was looked for |
 | `lease.started` | the heartbeat exists, the pulse has not started |
 | `lease.beat` | a renewal is about to be written |
-| `lease.releasing` | the pulse has stopped, nothing says "released" yet |
+| `lease.releasing` | the last hold was given back: the pulse still runs, nothing says "released" yet |
 
 | action | what happens there |
 |---|---|

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tenure import WriterLease
+from tenure import Hold, WriterLease
 from tenure._lease import _keys
 from tenure._lease._beat import read_beat
 from tenure._store._file import FileStore
@@ -40,3 +40,8 @@ def taken(lease: WriterLease) -> int:
     """The fence of a hold that is given back at once."""
     with lease.acquire() as hold:
         return hold.fence
+
+
+def state_of(hold: Hold) -> str:
+    """Its state, which changes behind the back of whoever remembers what it was."""
+    return hold.state
