@@ -2,10 +2,13 @@
 
 use std::ffi::CString;
 use std::io;
+#[cfg(target_os = "linux")]
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{CWD, Dir, Mode, OFlags, Stat, openat, stat};
+use rustix::fs::{CWD, Mode, OFlags, Stat, openat, stat};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -111,10 +114,27 @@ fn highest(directory: &CString) -> io::Result<u64> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let directory = openat(CWD, &**directory, flags, Mode::empty())?;
     let mut highest = 0;
-    for entry in Dir::new(directory)? {
-        highest = highest.max(fence_of(entry?.file_name().to_bytes()).unwrap_or(0));
-    }
+    each_name(&directory, |name| highest = highest.max(fence_of(name).unwrap_or(0)))?;
     Ok(highest)
+}
+
+/// Without an allocation for each name: a directory may hold the claims of years.
+#[cfg(target_os = "linux")]
+fn each_name(directory: &OwnedFd, mut see: impl FnMut(&[u8])) -> io::Result<()> {
+    let mut buffer = [MaybeUninit::uninit(); 32 * 1024];
+    let mut entries = rustix::fs::RawDir::new(directory, &mut buffer);
+    while let Some(entry) = entries.next() {
+        see(entry?.file_name().to_bytes());
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn each_name(directory: &OwnedFd, mut see: impl FnMut(&[u8])) -> io::Result<()> {
+    for entry in rustix::fs::Dir::read_from(directory)? {
+        see(entry?.file_name().to_bytes());
+    }
+    Ok(())
 }
 
 /// A claim is named by its fence in 20 digits, and by nothing else.
