@@ -130,18 +130,19 @@ class WriterLease:
         if not waiting.is_over():
             waiting.listen()
         try:
-            seen = self._observer.look()
             for _ in range(_RACES):
+                seen = self._observer.look()
                 hold = self._join(seen)
-                if hold is None and (seen.state == "free" or is_forsaken(seen.nonce)):
-                    hold = self._claim(seen)
-                    # Lost the race: somebody else is there to be seen now.
-                    seen = self._observer.look() if hold is None else seen
-                    if hold is None:
-                        continue
                 if hold is not None:
                     return hold
-                break
+                if seen.state != "free" and not is_forsaken(seen.nonce):
+                    break
+                hold = self._claim(seen)
+                if hold is not None:
+                    return hold
+                # Lost the race: somebody else is there to be seen now.
+            else:
+                seen = self._observer.look()
         except StoreUnavailableError:
             if waiting.is_over():
                 raise
