@@ -365,12 +365,19 @@ WAITERS: dict[str, str] = {
 @NEEDS_LINUX_PROC
 @pytest.mark.parametrize("code", WAITERS.values(), ids=list(WAITERS))
 def test_ctrl_c_ends_a_wait_at_once(tmp_path: Path, code: str) -> None:
-    with holders.holding(tmp_path / "store"), Script(code, tmp_path / "store") as waiter:
-        assert waiter.says() == "waiting"
-        # Until it sleeps: as long as it imports there is nothing to interrupt.
-        time.sleep(0.4)
-        started = time.monotonic()
-        waiter.send(signal.SIGINT)
-        assert waiter.says() == "interrupted"
-        assert time.monotonic() - started < 0.2, "ctrl-c returns at once"
-        assert waiter.ends()[0] == 0
+    """The quickest of a few: a busy machine may delay one, and a sleep that is not interrupted delays each."""
+    took = []
+    with holders.holding(tmp_path / "store"):
+        for _ in range(5):
+            with Script(code, tmp_path / "store") as waiter:
+                assert waiter.says() == "waiting"
+                # Until it sleeps: as long as it takes its first look there is no wait to interrupt.
+                time.sleep(0.3)
+                started = time.monotonic()
+                waiter.send(signal.SIGINT)
+                assert waiter.says() == "interrupted"
+                took.append(time.monotonic() - started)
+                assert waiter.ends()[0] == 0
+            if took[-1] < 0.2:
+                return
+    raise AssertionError(took)

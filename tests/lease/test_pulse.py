@@ -131,7 +131,6 @@ def test_the_pulse_does_not_survive_a_fork_and_the_childs_methods_change_nothing
     assert said[-1] == "held"
 
 
-@pytest.mark.xfail(strict=True, reason="Rust: LocalHold.start does not ask whose process it is; a child would beat")
 @NEEDS_LINUX_PROC
 def test_a_forked_child_cannot_start_the_pulse_again(tmp_path: Path) -> None:
     said = ran(IN_A_CHILD, tmp_path / "store", "start too").splitlines()
