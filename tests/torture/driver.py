@@ -86,6 +86,7 @@ class Driver:
         self._histories = directory / "history"
         self._histories.mkdir()
         self._cache = directory / "cache"
+        self._complaints = (directory / "stderr").open("wb")
         self._random = random.Random(plan.seed)
         self._history = events.History(self._histories, "driver")
         self._until = time.monotonic() + plan.seconds
@@ -131,7 +132,7 @@ class Driver:
         process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._complaints,
             cwd=ROOT,
             env=os.environ | {"TENURE_FAILPOINTS": points, "TENURE_CACHE": str(self._cache)},
             preexec_fn=_die_with_the_driver,  # noqa: PLW1509  the driver has one thread
@@ -206,7 +207,9 @@ class Driver:
     def _let_run(self, child: _Child, now: float) -> None:
         """Once it has opened its history it waits for a line from us."""
         if child.process.poll() is not None:
-            raise RuntimeError(f"a worker ended before it began, with {child.process.returncode}")
+            self._complaints.flush()
+            said = Path(self._complaints.name).read_text("utf-8", "replace")[-2000:]
+            raise RuntimeError(f"a worker ended before it began, with {child.process.returncode}: {said}")
         if not (self._histories / f"{child.who}.jsonl").exists():
             return
         lineage = [child.process.pid]
@@ -241,6 +244,7 @@ class Driver:
                     self._kill(child, looked)
         for child in [*self._children.values(), *self._dead]:
             _let_go(child)
+        self._complaints.close()
         self._history.close()
 
 
