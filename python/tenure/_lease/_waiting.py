@@ -39,6 +39,8 @@ class Waiting:
 
     def __exit__(self, *_: object) -> None:
         self._let_go()
+        # Closed now and not with this object, which the traceback of an error may keep for long.
+        self._changes = None
 
     def is_over(self) -> bool:
         """Whether there is no time left."""
