@@ -161,7 +161,7 @@ class _ThreadPulse:
         self._clock = clock
         self._swapped = SwappedBeat(store, claim.fence, claim.nonce)
         # One beat at a time, whoever asks for it.
-        self._beating = threading.Lock()
+        self._beating = threading.RLock()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._when_lost: Callable[[], None] | None = None
@@ -225,8 +225,10 @@ class _ThreadPulse:
 
     def stop(self, *, release: bool) -> bool:
         self._stopped.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        thread = self._thread
+        # Not alive where Ctrl-C came before its start.
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+            thread.join()
         with self._beating:
             try:
                 return not release or self._swapped.write("released")

@@ -33,7 +33,7 @@ class Silence:
 
     def __init__(self) -> None:
         # Threads may share a lease, and their looks may come in another order than their times.
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._seen: Seen | None = None
         self._looked_at = 0.0
         self._here = 0.0

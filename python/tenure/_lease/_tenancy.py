@@ -36,8 +36,9 @@ class Tenancy:
         self._lifeline = lifeline
         self._clock = clock
         self._pid = os.getpid()
-        # Guards what follows. Never held while calling into the store or an owner's callback.
-        self._lock = threading.Lock()
+        # Guards what follows. Never held while calling into the store or an owner's callback. Like every lock of a lease it
+        # can be taken again by its own thread: a signal handler may release, and so does a hold that is collected.
+        self._lock = threading.RLock()
         # The holds that share it, by their ids: a set, so that one which was cut off while it joined is taken out whether
         # it was in or not; not the holds themselves, or one that everybody else has dropped would never end.
         self._joined: set[int] = set()
@@ -46,7 +47,7 @@ class Tenancy:
         self._lost_to: int | None = None
         self._when_lost: list[Callable[[], None]] = []
         # Held while it ends, which must be done once, and to its end.
-        self._ending = threading.Lock()
+        self._ending = threading.RLock()
         self._ended = False
 
     def join(self, hold: object) -> bool:
@@ -55,6 +56,10 @@ class Tenancy:
             if not self._joined or self._lost_to is not None or self._leaving:
                 return False
             self._joined.add(id(hold))
+            if self._leaving:
+                # A signal handler let go of the last one just now.
+                self._joined.discard(id(hold))
+                return False
         return True
 
     def has(self, hold: object) -> bool:
@@ -222,7 +227,7 @@ class Tenancy:
 
 
 _registry: dict[str, Tenancy] = {}
-_registry_lock = threading.Lock()
+_registry_lock = threading.RLock()
 
 
 def tenancy_of(nonce: str | None) -> Tenancy | None:
@@ -235,7 +240,7 @@ def _forget_all() -> None:
     """In a forked child nothing is held, and the lock may have been taken by a thread that is not here."""
     global _registry_lock
     _registry.clear()
-    _registry_lock = threading.Lock()
+    _registry_lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
