@@ -206,6 +206,8 @@ def test_however_a_holder_ends_the_next_one_takes_over_at_once(tmp_path: Path, h
         if "exec" in how:
             comm = Path(f"/proc/{holder.pid}/comm")
             processes.until(lambda: comm.read_text() == "sleep\n", "no exec happened")
+            # The new program is named before the files of the old one are closed.
+            processes.until(lambda: WriterLease(store).inspect().state == "free", "its lifeline is not let go")
         else:
             holder.process.wait(processes.PATIENCE)
         assert taken(WriterLease(store)) == 2

@@ -46,6 +46,25 @@ def test_no_lock_of_the_lease_keeps_its_own_thread_out(tmp_path: Path, kind: str
         assert script.ends() == (0, "free\n", "")
 
 
+RELEASES_AS_THE_PULSE_WAITS = """
+    import faulthandler, time, tenure
+    from tenure._store._memory import MemoryStore
+    faulthandler.dump_traceback_later(15, exit=True)
+    lease = tenure.WriterLease(MemoryStore(), ttl=0.3)
+    hold = lease.acquire()
+    with hold._tenancy._pulse._beating:
+        # By now the pulse's thread stands before the lock.
+        time.sleep(0.3)
+        hold.release()
+    print(lease.inspect().state)
+"""
+
+
+def test_a_release_within_a_renewal_waits_for_no_thread_that_waits_for_it() -> None:
+    with Script(RELEASES_AS_THE_PULSE_WAITS) as script:
+        assert script.ends() == (0, "free\n", "")
+
+
 RELEASES_ON_TERM = """
     import faulthandler, signal, tenure
     faulthandler.dump_traceback_later(30, exit=True)

@@ -225,16 +225,22 @@ class _ThreadPulse:
 
     def stop(self, *, release: bool) -> bool:
         self._stopped.set()
-        thread = self._thread
-        # Not alive where Ctrl-C came before its start.
-        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
-            thread.join()
-        with self._beating:
-            try:
+        try:
+            # Waits for a beat under way; after it nothing is written any more.
+            with self._beating:
                 return not release or self._swapped.write("released")
-            except Error as error:
-                _log.debug("the release could not be written: %s", error)
-                return False
+        except Error as error:
+            _log.debug("the release could not be written: %s", error)
+            return False
+        finally:
+            self._see_the_thread_off()
+
+    def _see_the_thread_off(self) -> None:
+        thread = self._thread
+        # Not alive where Ctrl-C came before its start. And not for ever: if we are called within a beat of our own thread,
+        # by a signal handler, the pulse waits for that beat, and is gone soon after it.
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+            thread.join(0.5)
 
 
 def own_claim_is_gone(claim: str) -> StoreError:

@@ -53,11 +53,11 @@ class Tenancy:
     def join(self, hold: object) -> bool:
         """Let *hold* share it; False if it is over."""
         with self._lock:
-            if not self._joined or self._lost_to is not None or self._leaving:
+            if not self._joined or self._lost_to is not None:
                 return False
             self._joined.add(id(hold))
+            # Asked only now: a signal handler may have let go of the last one meanwhile.
             if self._leaving:
-                # A signal handler let go of the last one just now.
                 self._joined.discard(id(hold))
                 return False
         return True
