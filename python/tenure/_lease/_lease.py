@@ -127,8 +127,7 @@ class WriterLease:
             WriterBusyError, StoreUnavailableError: and there is no time left.
             RecordTooNewError, StoreError: as `acquire`.
         """
-        if not waiting.is_over():
-            waiting.listen()
+        waiting.forget()
         try:
             for _ in range(_RACES):
                 seen = self._observer.look()
