@@ -92,17 +92,15 @@ class Lifeline:
             return None
         # No other thread forks meanwhile: its child would carry a descriptor that nobody there knows of.
         with _forking:
-            fd = directory.open(key, _MAKE_NEW)
+            fd: int | None = None
             try:
-                filesystem = filesystem_type(fd)
-                if filesystem is not None and lifeline_lock(fd):
-                    status = os.fstat(fd)
-                    return Lifeline(directory, key, fd, Place(boot, filesystem, status.st_dev, status.st_ino))
-            except OSError:
-                # ENOLCK, EOPNOTSUPP: a file system without such locks. Identity and time do the work.
-                pass
+                fd = directory.open(key, _MAKE_NEW)
+                place = _locked(fd, boot)
+                if place is not None:
+                    return Lifeline(directory, key, fd, place)
             except BaseException:
-                os.close(fd)
+                if fd is not None:
+                    os.close(fd)
                 raise
             os.close(fd)
         directory.unlink(key)
@@ -192,6 +190,19 @@ def filesystem_of(path: os.PathLike[str]) -> str | None:
         return None
     finally:
         os.close(fd)
+
+
+def _locked(fd: int, boot: str) -> Place | None:
+    """Lock *fd*, and say where it lies; None where a lock would prove nothing."""
+    try:
+        filesystem = filesystem_type(fd)
+        if filesystem is not None and lifeline_lock(fd):
+            status = os.fstat(fd)
+            return Place(boot, filesystem, status.st_dev, status.st_ino)
+    except OSError:
+        # ENOLCK, EOPNOTSUPP: a file system without such locks. Identity and time do the work.
+        pass
+    return None
 
 
 def _same_file(fd: int, place: Place) -> bool:

@@ -23,6 +23,8 @@ class Attempt:
         self.lifeline: Lifeline | None = None
         # Set once the claim may have been written.
         self.claim: Claim | None = None
+        # When that was, on the clock that counts suspend: the first deadline counts from here.
+        self.claimed_at = 0.0
         self.pulse: Pulse | None = None
         self.tenancy: Tenancy | None = None
 
@@ -34,7 +36,7 @@ class Attempt:
             StoreError: the heartbeat cannot be made.
         """
         assert self.claim is not None
-        self.pulse = start_pulse(self._store, self.claim, self.lifeline, self._clock)
+        self.pulse = start_pulse(self._store, self.claim, self.lifeline, self._clock, self.claimed_at)
         return self.pulse
 
     def abandon(self) -> None:

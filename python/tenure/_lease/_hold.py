@@ -84,14 +84,17 @@ class Hold:
         # nothing behind, and a hold that was dropped by mistake is not renewed for ever.
         tenancy = self.__dict__.get("_tenancy")
         if tenancy is not None and tenancy.has(self) and self._pid == os.getpid():
-            import warnings  # noqa: PLC0415  for a mistake
-
             try:
                 if self.state == "lost":
                     return
+                import warnings  # noqa: PLC0415  for a mistake
+
                 warnings.warn(
                     f"a hold was dropped without release: {self!r}", ResourceWarning, source=self, stacklevel=2
                 )
+            except ImportError:
+                # The interpreter is at its end.
+                pass
             finally:
                 tenancy.leave(self)
 

@@ -264,6 +264,7 @@ class WriterLease:
             acquired_at=self._clock.wall(),
             lifeline=None if attempt.lifeline is None else attempt.lifeline.place,
         )
+        attempt.claimed_at = self._clock.elapsed()
         if not self._win(attempt.claim):
             return None
         pulse = attempt.start_pulse()

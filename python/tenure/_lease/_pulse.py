@@ -58,22 +58,28 @@ class Pulse(Protocol):
         """Stop to beat; with *release*, say last that the hold is over. Returns whether all of that was done."""
 
 
-def start_pulse(store: Store, claim: Claim, lifeline: Lifeline | None, clock: Clock) -> Pulse:
+def start_pulse(store: Store, claim: Claim, lifeline: Lifeline | None, clock: Clock, claimed_at: float) -> Pulse:
     """
-    The pulse of a new hold, which has beaten once and does not run yet.
+    The pulse of a new hold, which does not run yet; until its first beat the hold was renewed at *claimed_at*.
 
     Raises:
         StoreError: the heartbeat cannot be made.
     """
     directory = as_directory(store)
     if directory is not None and isinstance(claim.holder, ProcessIdentity):
-        return _LocalPulse(directory, claim, claim.holder, lifeline, clock)
-    return _ThreadPulse(store, claim, clock)
+        return _LocalPulse(directory, claim, claim.holder, lifeline, clock, claimed_at)
+    return _ThreadPulse(store, claim, clock, claimed_at)
 
 
 class _LocalPulse:
     def __init__(
-        self, store: LocalDirectory, claim: Claim, holder: ProcessIdentity, lifeline: Lifeline | None, clock: Clock
+        self,
+        store: LocalDirectory,
+        claim: Claim,
+        holder: ProcessIdentity,
+        lifeline: Lifeline | None,
+        clock: Clock,
+        claimed_at: float,
     ) -> None:
         make_file(store, claim.fence)
         own = store.path_of(_keys.claim(claim.fence))
@@ -97,11 +103,15 @@ class _LocalPulse:
         # A clock that a test moves wakes no thread, so then there is none.
         self._clock = None if isinstance(clock, SystemClock) else clock
         self._watcher: threading.Thread | None = None
-        self._renewed_at = clock.elapsed()
+        self._renewed_at = claimed_at
+        self._begun_ns = self._hold.renewed_at_ns
 
     @property
     def renewed_at(self) -> float:
-        return self._hold.renewed_at_ns / 1e9 if self._clock is None else self._renewed_at
+        renewed_at_ns = self._hold.renewed_at_ns
+        if self._clock is None and renewed_at_ns != self._begun_ns:
+            return renewed_at_ns / 1e9
+        return self._renewed_at
 
     @property
     def lost(self) -> bool:
@@ -154,7 +164,7 @@ class _LocalPulse:
 
 
 class _ThreadPulse:
-    def __init__(self, store: Store, claim: Claim, clock: Clock) -> None:
+    def __init__(self, store: Store, claim: Claim, clock: Clock, claimed_at: float) -> None:
         self._store = store
         self._claim = claim
         self._record = claim.encode()
@@ -165,7 +175,7 @@ class _ThreadPulse:
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._when_lost: Callable[[], None] | None = None
-        self.renewed_at = clock.elapsed()
+        self.renewed_at = claimed_at
         self.lost = False
 
     def notify(self, when_lost: Callable[[], None]) -> None:
