@@ -39,11 +39,10 @@ def race(lease: WriterLease, out: Path, until: int) -> int:
 
 def die_with(hold: Hold) -> None:
     """What the kernel does when a holder is killed, without an end of this process."""
-    hold._pulse.stop()
-    hold._heart.close()
-    assert hold._lifeline is not None
-    fd = hold._lifeline.fileno()
+    fd = hold.lifeline_fileno()
     assert fd is not None
+    hold._tenancy._pulse.stop(release=False)
+    hold._tenancy.withdraw()
     os.close(fd)
 
 

@@ -65,7 +65,7 @@ def put(store: MemoryStore, key: str, data: bytes) -> None:
     store._records[key] = data
 
 
-def interrupt(*_: Any) -> None:
+def interrupt(*_: Any, **__: Any) -> None:
     raise KeyboardInterrupt
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dis
+import linecache
 import os
 import sys
 import threading
@@ -16,6 +18,7 @@ import pytest
 import tenure
 from tenure import Error, Hold, StoreError, WriterBusyError, WriterLease
 from tenure._lease import _keys
+from tenure._lease._tenancy import tenancy_of
 from tenure._store._file import FileStore
 from tenure._store._memory import MemoryStore, Operation
 from tenure.stores import Store
@@ -31,8 +34,20 @@ HERE = Path(tenure.__file__).parent
 INSIDE = (str(HERE / "_lease") + os.sep, str(HERE / "_lifeline.py"))
 
 
+def leaves_a_with(frame: FrameType) -> bool:
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip()
+    # A `with` is entered by loading what it is about.
+    loads = {"LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "PUSH_NULL", "LOAD_FAST_BORROW"}
+    return line.startswith("with ") and dis.opname[frame.f_code.co_code[frame.f_lasti]] not in loads
+
+
 class Interrupter:
-    """Raises KeyboardInterrupt before the *nth* line that this thread runs inside the lease."""
+    """
+    Raises KeyboardInterrupt before the *nth* line that this thread runs inside the lease.
+
+    Not where a `with` block is left: tracing stops there a second time, but the interpreter takes no signal between the
+    block's last instruction and the end of its `__exit__`.
+    """
 
     def __init__(self, nth: int) -> None:
         self._left = nth
@@ -41,7 +56,7 @@ class Interrupter:
     def __call__(self, frame: FrameType, event: str, _: Any) -> Interrupter | None:
         if not frame.f_code.co_filename.startswith(INSIDE):
             return None
-        if event == "line" and self.where is None:
+        if event == "line" and self.where is None and not leaves_a_with(frame):
             self._left -= 1
             if self._left == 0:
                 self.where = f"{Path(frame.f_code.co_filename).name}:{frame.f_code.co_name}"
@@ -82,7 +97,9 @@ def cut_off_everywhere(make: Callable[[int], Store], blocks: Callable[[Store], s
 
 
 def held_on(store: Store) -> str | None:
-    """Whether anybody else can take the lease now."""
+    """Whether anybody can take the lease now, anew: joining a hold that nobody has would look the same."""
+    if tenancy_of(WriterLease(store).inspect().nonce) is not None:
+        return "there is still a hold to join"
     try:
         hold = WriterLease(store, ttl=LONG).acquire()
     except WriterBusyError as busy:
@@ -122,10 +139,6 @@ def maker(kind: str, before: str, directory: Path) -> Callable[[int], Store]:
     return make
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="between the start of the pulse and the return of acquire an interrupt leaves a hold that nobody has",
-)
 @pytest.mark.parametrize("kind", ["file", "memory"])
 @pytest.mark.parametrize("before", ["nobody", "a dead holder"])
 def test_an_acquire_that_is_cut_off_anywhere_blocks_nobody(tmp_path: Path, kind: str, before: str) -> None:
@@ -133,10 +146,6 @@ def test_an_acquire_that_is_cut_off_anywhere_blocks_nobody(tmp_path: Path, kind:
     assert cut_off_everywhere(maker(kind, before, tmp_path), held_on) == {}
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the pulse is not stopped when its hold is abandoned, nor is a lifeline closed that was just made",
-)
 @pytest.mark.parametrize("kind", ["file", "memory"])
 def test_an_acquire_that_is_cut_off_anywhere_leaves_nothing_running(tmp_path: Path, kind: str) -> None:
     assert cut_off_everywhere(maker(kind, "nobody", tmp_path), left_running) == {}

@@ -236,9 +236,6 @@ def test_a_live_process_outlives_any_age_of_its_record() -> None:
 
 
 @NEEDS_LINUX_PROC
-@pytest.mark.xfail(
-    strict=True, reason="silence is counted while the holder is proven alive, so one unknown answer hands the lease on"
-)
 def test_a_holder_that_was_proven_alive_a_moment_ago_is_not_robbed_by_one_unknown_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -273,7 +270,6 @@ def test_a_deleted_lease_record_never_hands_its_fence_out_again(tmp_path: Path) 
     second.release()
 
 
-@pytest.mark.xfail(strict=True, reason="the own claim missing from the list hides a higher one that is in it")
 @pytest.mark.parametrize("doing", ["check", "renew"])
 def test_a_higher_claim_is_proof_of_loss_also_when_ones_own_was_collected(doing: str) -> None:
     """B18, B73: a stalled holder is told to try again, for ever, and its owner is never told that it was replaced."""
