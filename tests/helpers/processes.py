@@ -114,7 +114,7 @@ class Agent:
             if pipe is not None:
                 pipe.close()
 
-    def __enter__(self) -> Agent:  # noqa: PYI034  Self is in typing from Python 3.11 on
+    def __enter__(self) -> Agent:
         return self
 
     def __exit__(self, *_: object) -> None:

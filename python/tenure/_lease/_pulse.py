@@ -67,7 +67,7 @@ def start_pulse(store: Store, claim: Claim, lifeline: Lifeline | None, clock: Cl
     """
     directory = as_directory(store)
     if directory is not None and isinstance(claim.holder, ProcessIdentity):
-        return _LocalPulse(directory, claim, claim.holder, lifeline, clock, claimed_at)
+        return _LocalPulse(directory, claim, claim.holder, lifeline, clock=clock, claimed_at=claimed_at)
     return _ThreadPulse(store, claim, clock, claimed_at)
 
 
@@ -78,6 +78,7 @@ class _LocalPulse:
         claim: Claim,
         holder: ProcessIdentity,
         lifeline: Lifeline | None,
+        *,
         clock: Clock,
         claimed_at: float,
     ) -> None:
