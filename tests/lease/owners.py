@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 from tenure import Hold, WriterLease
 from tenure._lease import _keys
@@ -14,6 +15,19 @@ from tests.lease.stores import LONG, put
 CLAIM, BEAT = _keys.claim(1), _keys.beat(1)
 # As fast as a lease may be, where the pulse's own time must pass.
 QUICK = 0.3
+
+
+def pulses() -> set[str]:
+    """The threads of this process that are a pulse, by the kernel's account."""
+    found = set()
+    for path in Path("/proc/self/task").glob("*/comm"):
+        try:
+            if path.read_text() == "tenure-pulse\n":
+                found.add(path.parent.name)
+        except OSError:
+            # It has just ended.
+            pass
+    return found
 
 
 class Owner:

@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -16,14 +17,16 @@ from typing import Any
 import pytest
 
 import tenure
-from tenure import Error, Hold, StoreError, WriterBusyError, WriterLease
-from tenure._lease import _keys
+from tenure import Error, Hold, StoreError, WriterBusyError, WriterLease, _lifeline
+from tenure._lease import _keys, _tenancy
 from tenure._lease._tenancy import tenancy_of
 from tenure._store._file import FileStore
 from tenure._store._memory import MemoryStore, Operation
 from tenure.stores import Store
 from tenure.testing import ManualClock
-from tests.helpers import holders
+from tests.helpers import holders, processes
+from tests.helpers.capabilities import NEEDS_LINUX_PROC
+from tests.lease.owners import pulses
 from tests.lease.stores import LONG, put, records
 
 CLAIM = _keys.claim(1)
@@ -34,19 +37,20 @@ HERE = Path(tenure.__file__).parent
 INSIDE = (str(HERE / "_lease") + os.sep, str(HERE / "_lifeline.py"))
 
 
-def leaves_a_with(frame: FrameType) -> bool:
+def takes_no_signal(frame: FrameType) -> bool:
+    """Where tracing stops and a signal handler never runs: at a bare `try:`, and where a `with` block is left."""
+    doing = dis.opname[frame.f_code.co_code[frame.f_lasti]]
     line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip()
-    # A `with` is entered by loading what it is about.
-    loads = {"LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "PUSH_NULL", "LOAD_FAST_BORROW"}
-    return line.startswith("with ") and dis.opname[frame.f_code.co_code[frame.f_lasti]] not in loads
+    # A `with` is entered by loading what it is about; it is left by anything else.
+    entering = {"LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "PUSH_NULL"}
+    return doing == "NOP" or (line.startswith("with ") and doing not in entering)
 
 
 class Interrupter:
     """
     Raises KeyboardInterrupt before the *nth* line that this thread runs inside the lease.
 
-    Not where a `with` block is left: tracing stops there a second time, but the interpreter takes no signal between the
-    block's last instruction and the end of its `__exit__`.
+    Only where Ctrl-C can come: an exception at other instructions would skip the `__exit__` of a lock that is held.
     """
 
     def __init__(self, nth: int) -> None:
@@ -56,7 +60,7 @@ class Interrupter:
     def __call__(self, frame: FrameType, event: str, _: Any) -> Interrupter | None:
         if not frame.f_code.co_filename.startswith(INSIDE):
             return None
-        if event == "line" and self.where is None and not leaves_a_with(frame):
+        if event == "line" and self.where is None and not takes_no_signal(frame):
             self._left -= 1
             if self._left == 0:
                 self.where = f"{Path(frame.f_code.co_filename).name}:{frame.f_code.co_name}"
@@ -88,7 +92,7 @@ def cut_off_everywhere(make: Callable[[int], Store], blocks: Callable[[Store], s
         else:
             hold.release()
             if interrupter.where is None:
-                assert nth > 50
+                assert nth > 50, "nothing was cut off"
                 return wrong
         found = blocks(store)
         if found:
@@ -110,12 +114,19 @@ def held_on(store: Store) -> str | None:
 
 
 def left_running(store: Store) -> str | None:
-    """Threads and descriptors of a hold that nobody has."""
+    """Threads, locks and descriptors of a hold that nobody has."""
     names = [thread.name for thread in threading.enumerate() if thread.name.startswith("tenure-pulse")]
     for thread in threading.enumerate():
         if thread.name.startswith("tenure-pulse"):
             # Not again for the next cut.
             thread.name = "was a pulse"
+    with ThreadPoolExecutor(1) as another:
+        for lock in (_lifeline._forking, _tenancy._registry_lock):
+            # By another thread, since this one may enter again what it has entered.
+            if another.submit(lock.acquire, timeout=0.2).result():
+                another.submit(lock.release).result()
+            else:
+                names.append(f"still locked: {lock}")
     root = str(getattr(store, "_root", "/nowhere"))
     for fd in os.listdir("/proc/self/fd"):
         try:
@@ -146,9 +157,13 @@ def test_an_acquire_that_is_cut_off_anywhere_blocks_nobody(tmp_path: Path, kind:
     assert cut_off_everywhere(maker(kind, before, tmp_path), held_on) == {}
 
 
+@NEEDS_LINUX_PROC
 @pytest.mark.parametrize("kind", ["file", "memory"])
 def test_an_acquire_that_is_cut_off_anywhere_leaves_nothing_running(tmp_path: Path, kind: str) -> None:
+    before = pulses()
+
     assert cut_off_everywhere(maker(kind, "nobody", tmp_path), left_running) == {}
+    processes.until(lambda: pulses() <= before, "a pulse runs on")
 
 
 @pytest.mark.parametrize("operation", ["list", "read", "create", "replace"])

@@ -26,7 +26,7 @@ from tenure._store._memory import MemoryStore
 from tenure.testing import ManualClock
 from tests.helpers import holders, processes
 from tests.helpers.capabilities import NEEDS_LINUX_PROC
-from tests.lease.owners import BEAT, QUICK, Owner
+from tests.lease.owners import BEAT, QUICK, Owner, pulses
 from tests.lease.stores import LONG, put
 
 METHODS = ["check", "renew", "lifeline_fileno"]
@@ -231,11 +231,6 @@ def test_the_first_deadline_counts_from_before_the_claim_was_sent() -> None:
     assert store.count("create", "lease/beat/") == 1
 
 
-def pulses() -> set[str]:
-    """The threads of this process that are a pulse, by the kernel's account."""
-    return {path.parent.name for path in Path("/proc/self/task").glob("*/comm") if path.read_text() == "tenure-pulse\n"}
-
-
 @NEEDS_LINUX_PROC
 def test_expired_with_a_taker_is_lost_and_the_owner_hears_of_it_by_callback(tmp_path: Path) -> None:
     """B55: no exception in a background thread (pytest would turn one into a failure), and the next call raises."""
@@ -249,7 +244,7 @@ def test_expired_with_a_taker_is_lost_and_the_owner_hears_of_it_by_callback(tmp_
     store = FileStore(tmp_path / "store")
     before = pulses()
     hold = WriterLease(store, ttl=QUICK, on_lost=on_lost).acquire()
-    assert len(pulses()) == len(before) + 1
+    processes.until(lambda: len(pulses() - before) == 1, "no pulse has started")
     store.create(_keys.claim(2), holders.claim(2))
 
     assert lost.wait(30), "B73: told within one renewal interval, with nobody asking"
@@ -257,7 +252,7 @@ def test_expired_with_a_taker_is_lost_and_the_owner_hears_of_it_by_callback(tmp_
         hold.check()
     hold.release()
     assert heard == [1]
-    processes.until(lambda: pulses() == before, "the pulse of a lost hold runs on")
+    processes.until(lambda: pulses() <= before, "the pulse of a lost hold runs on")
 
 
 def test_renewals_that_fail_for_a_while_are_no_loss() -> None:
