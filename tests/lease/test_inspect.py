@@ -136,6 +136,19 @@ def test_busy_says_when_to_come_back() -> None:
     assert WriterLease(store).inspect().state == "unknown"
 
 
+def test_what_was_seen_in_the_memory_of_this_process_is_not_remembered_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process has another store of that name: one that was silent there has not been watched here."""
+    monkeypatch.setenv("TENURE_CACHE", str(tmp_path / "cache"))
+    store = MemoryStore()
+    put(store, _keys.claim(1), holders.claim())
+    with pytest.raises(WriterBusyError):
+        WriterLease(store).acquire()
+
+    assert not (tmp_path / "cache").exists()
+
+
 def test_a_look_shows_what_the_claim_says() -> None:
     store = MemoryStore()
     put(store, _keys.claim(3), holders.claim(3, label="import", ttl=12.0, skew=3.0))

@@ -84,8 +84,10 @@ class Observer:
         self._asker = asker
         self._clock = clock
         self._silence = Silence()
-        # Only for the machine's own clocks: what a test's clock has seen means nothing to the next process.
-        self._memory = Memory(store.url) if isinstance(clock, SystemClock) else None
+        # Only for the machine's own clocks, and for a store that is there in the next process: to another one of the same
+        # name, or to a test's clock, what was watched here means nothing.
+        lasts = isinstance(clock, SystemClock) and not store.url.startswith("memory:")
+        self._memory = Memory(store.url) if lasts else None
         self._remembered = Watched([], 0.0, 0.0)
 
     def look(self) -> LeaseStatus:
