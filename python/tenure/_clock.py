@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import select
+import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -56,6 +57,10 @@ class SystemClock:
 
 def wait_readable(descriptors: Sequence[int], seconds: float) -> bool:
     """Whether one of *descriptors* is readable within *seconds*."""
+    if sys.platform == "win32":
+        # Nothing there hands out such descriptors.
+        time.sleep(seconds)
+        return False
     # Not select.select: it cannot take a descriptor above 1023.
     poll = select.poll()
     for descriptor in descriptors:

@@ -67,11 +67,9 @@ def _act(name: str) -> None:
     _reached[name] = _reached.get(name, 0) + 1
     if nth and _reached[name] != nth:
         return
-    if action == "kill":
-        # To ourselves, and only where a test has asked for it.
-        signal.raise_signal(signal.SIGKILL)  # noqa: TID251  the fault is the point
-    elif action == "stop":
-        signal.raise_signal(signal.SIGSTOP)  # noqa: TID251  likewise
+    if action in ("kill", "stop"):
+        # To ourselves, and only where a test has asked for it. By name, since Windows has neither.
+        signal.raise_signal(getattr(signal, f"SIG{action.upper()}"))  # noqa: TID251  the fault is the point
     elif action == "sleep":
         time.sleep(seconds)  # noqa: TID251  the delay is the point
     else:

@@ -121,9 +121,6 @@ def test_of_eight_threads_at_one_dead_record_one_takes_the_next_fence_and_the_ot
             assert one.inspect().state == "free"
 
 
-@pytest.mark.xfail(
-    strict=True, reason="between the claim and the start of its pulse a second thread is told of another process: of us"
-)
 def test_an_acquire_that_another_thread_is_about_to_finish_is_not_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asks with no time to wait, while the first hold of this process is being made."""
     store = MemoryStore()

@@ -19,7 +19,7 @@ from tenure._lease._forsaken import is_forsaken
 from tenure._lease._history import PastHold, history
 from tenure._lease._hold import Hold
 from tenure._lease._sight import DEFAULT_SKEW, DEFAULT_TTL, LeaseStatus, Observer, highest_fence, next_fence
-from tenure._lease._tenancy import Tenancy, tenancy_of
+from tenure._lease._tenancy import Tenancy, tenancy_of, turn
 from tenure._lease._waiting import Waiting
 from tenure._lifeline import Lifeline
 from tenure.errors import FencedError, StoreError, StoreUnavailableError, WriterBusyError
@@ -129,28 +129,31 @@ class WriterLease:
         """
         waiting.forget()
         try:
-            for _ in range(_RACES):
-                seen = self._observer.look()
-                hold = self._join(seen)
-                if hold is not None:
-                    return hold
-                if seen.state != "free" and not is_forsaken(seen.nonce):
-                    break
-                hold = self._claim(seen)
-                if hold is not None:
-                    return hold
-                # Lost the race: somebody else is there to be seen now.
-            else:
-                seen = self._observer.look()
+            with turn(self._store.url):
+                outcome = self._look_and_take()
         except StoreUnavailableError:
             if waiting.is_over():
                 raise
             return None
-        if waiting.is_over():
-            if seen.state == "unknown":
+        if not isinstance(outcome, Hold) and waiting.is_over():
+            if outcome.state == "unknown":
                 self._observer.remember()
-            raise _busy(seen)
-        return seen
+            raise _busy(outcome)
+        return outcome
+
+    def _look_and_take(self) -> Hold | LeaseStatus:
+        for _ in range(_RACES):
+            seen = self._observer.look()
+            hold = self._join(seen)
+            if hold is not None:
+                return hold
+            if seen.state != "free" and not is_forsaken(seen.nonce):
+                return seen
+            hold = self._claim(seen)
+            if hold is not None:
+                return hold
+            # Lost the race: somebody else is there to be seen now.
+        return self._observer.look()
 
     def _join(self, seen: LeaseStatus) -> Hold | None:
         """Join this process's own hold, if the claim that is the highest in the store is its."""

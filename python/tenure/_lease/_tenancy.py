@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Literal
 
 from tenure._clock import Clock
@@ -236,10 +237,25 @@ def tenancy_of(nonce: str | None) -> Tenancy | None:
         return _registry.get(nonce or "")
 
 
+def turn(url: str) -> AbstractContextManager[bool]:
+    """
+    Held by the thread that looks at the store *url* and takes its lease.
+
+    One at a time, or a second thread would find a claim of this process before there is a hold to join, and be told that
+    somebody else has the lease.
+    """
+    with _registry_lock:
+        return _turns.setdefault(url, threading.RLock())
+
+
+_turns: dict[str, AbstractContextManager[bool]] = {}
+
+
 def _forget_all() -> None:
-    """In a forked child nothing is held, and the lock may have been taken by a thread that is not here."""
+    """In a forked child nothing is held, and a lock may have been taken by a thread that is not here."""
     global _registry_lock
     _registry.clear()
+    _turns.clear()
     _registry_lock = threading.RLock()
 
 
