@@ -164,22 +164,23 @@ class PidFile:
         self.release()
 
     def _outwait_an_old_file(self, hold: Hold, deadline: float) -> None:
-        while (left := self._to_wait()) > 0:
+        began = self._clock.awake()
+        while (left := self._to_wait(self._clock.awake() - began)) > 0:
             if self._clock.awake() + left > deadline:
                 raise self._busy(left)
             self._clock.sleep(min(left, 1.0))
             hold.check()
 
-    def _to_wait(self) -> float:
-        """Seconds until a file that tenure has not written may be taken over; 0 if there is none."""
+    def _to_wait(self, watched: float) -> float:
+        """Seconds until a file that tenure has not written, and that was *watched* so long, may be taken over."""
         with told(str(self.path), "read a pid file"):
             content = self._content()
             if content is None or self._is_ours(content):
                 return 0.0
             # By the file system's own clock: that of a file which was made there a moment ago.
             age = self._now_by_the_file_system() - os.stat(self.path, follow_symlinks=False).st_mtime
-        # A file from the future counts as made just now.
-        return max(0.0, self._patience - max(0.0, age))
+        # A file from the future would be young for ever: it is as old as we have seen it be there.
+        return max(0.0, self._patience - max(watched, age))
 
     def _content(self) -> bytes | None:
         self._refuse_odd()

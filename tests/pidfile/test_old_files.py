@@ -195,3 +195,13 @@ def test_what_was_put_in_the_place_of_our_file_is_not_removed(path: Path, tmp_pa
     assert victim.read_bytes() == f"{os.getpid()}\n".encode()
     assert os.path.lexists(path)
     assert pid_file.inspect().state == "free"
+
+
+def test_one_from_the_future_is_waited_for_like_any_other_and_not_for_ever(path: Path) -> None:
+    """A clock that was set back leaves files that are young for years."""
+    old_file(path, b"1\n", -3600)
+    with pytest.raises(WriterBusyError):
+        PidFile(path, clock=ManualClock()).acquire(timeout=TTL + SKEW - 2)
+    pid_file = PidFile(path, clock=ManualClock())
+    with pid_file.acquire(timeout=TTL + SKEW + 2):
+        assert path.read_text() == f"{os.getpid()}\n"
