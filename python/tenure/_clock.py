@@ -76,3 +76,8 @@ def iso(nanoseconds: int) -> str | None:
     except (ValueError, OverflowError, OSError):
         # Anybody who may write the file may set its times, also to before the year 1 or after 9999.
         return None
+
+
+def seconds_since(moment: str) -> float:
+    """How long ago *moment* was, as `iso` or `Clock.wall` wrote it, by this machine's clock. For people only."""
+    return (datetime.now(timezone.utc) - datetime.fromisoformat(moment)).total_seconds()

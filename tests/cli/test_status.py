@@ -39,6 +39,7 @@ KEYS = [
     ("skew_s", float),
     ("beat", str),
     ("last_beat", str),
+    ("last_beat_age_s", float),
     ("nonce", str),
     ("retry_after_s", type(None)),
     ("problem", type(None)),

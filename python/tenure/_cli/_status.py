@@ -9,6 +9,7 @@ import click
 
 from tenure._cli import _output
 from tenure._cli._words import sentence
+from tenure._clock import seconds_since
 from tenure._lease._lease import WriterLease
 from tenure._lease._sight import LeaseStatus
 
@@ -36,6 +37,7 @@ Keys of --json, none of which is ever left out (null where there is nothing):
   ttl_s, skew_s  of the claim
   beat           number of its last heartbeat, as text
   last_beat      when that was, by the file system's clock
+  last_beat_age_s  seconds since, if that clock and ours agree
   nonce          of the claim
   retry_after_s  seconds of watching until the earliest takeover; 0 when free,
                  null while the holder is proven alive
@@ -78,6 +80,7 @@ def fields(seen: LeaseStatus) -> dict[str, Any]:
         "skew_s": seen.skew,
         "beat": str(seen.beat),
         "last_beat": seen.last_beat,
+        "last_beat_age_s": None if seen.last_beat is None else seconds_since(seen.last_beat),
         "nonce": seen.nonce,
         "retry_after_s": seen.retry_after_s,
         "problem": seen.problem,
@@ -96,7 +99,8 @@ def rows(seen: LeaseStatus) -> list[_output.Row]:
     if seen.since is not None:
         found.append(("since", f"{seen.since} by its own clock"))
     if seen.last_beat is not None:
-        found.append(("last beat", f"{seen.last_beat} by the file system's clock"))
+        age = seconds_since(seen.last_beat)
+        found.append(("last beat", f"{seen.last_beat} by the file system's clock, {age:.0f} s ago by ours"))
     found.append(("fence", str(seen.fence)))
     if seen.nonce is not None:
         found.append(("nonce", seen.nonce))
