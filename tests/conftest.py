@@ -1,9 +1,17 @@
-"""The closing count of skips per capability."""
+"""Signals as a terminal would give them to us, and the closing count of skips per capability."""
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from typing import Any
+
+# A background job of a shell, `nohup` and some runners start us with signals ignored, and every child would inherit that:
+# what a command does on Ctrl-C could not be seen. Source: signal(7), "signal dispositions"; POSIX sh, 2.11.
+for _name in ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM"):
+    _number = getattr(signal, _name, None)
+    if _number is not None and signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, signal.default_int_handler if _name == "SIGINT" else signal.SIG_DFL)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
