@@ -54,7 +54,15 @@ def test_check_then_write_is_caught(tmp_path: Path) -> None:
 
 @NEEDS_PID_NAMESPACE
 def test_a_lease_that_judges_by_the_number_alone_is_caught(tmp_path: Path) -> None:
-    assert "never robbed" in tortured(tmp_path, Plan(seconds=3, seed=SEED, variant="by pid", points="")).rules()
+    # Whom a number names in another namespace is chance: where it is somebody who lives, nobody is robbed, and all wait
+    # for ever. So a few runs, of which one is enough.
+    def robbed(run: int) -> bool:
+        directory = tmp_path / str(run)
+        directory.mkdir()
+        plan = Plan(seconds=3, seed=SEED + run, variant="by pid", points="")
+        return "never robbed" in tortured(directory, plan).rules()
+
+    assert any(robbed(run) for run in range(5))
 
 
 def test_a_lease_that_replaces_a_stopped_holder_by_time_is_caught(tmp_path: Path) -> None:
