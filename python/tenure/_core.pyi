@@ -320,6 +320,7 @@ class LocalHold:
         *,
         directory: str | PathLike[str],
         claim: str | PathLike[str],
+        claimed: bytes,
         successor: str | PathLike[str],
         fence: int,
         heartbeat: str | PathLike[str],
@@ -334,6 +335,7 @@ class LocalHold:
         Args:
             directory: where the claims are; each is named by its fence in 20 digits.
             claim: our own, which must be there.
+            claimed: what it says; a file that is deleted and made again can have the same inode.
             successor: where the claim of the next fence would appear.
             heartbeat: the file to write to, which must be there.
             held, released: what it can say, of one length.

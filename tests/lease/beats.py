@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tenure import Hold, WriterLease
@@ -28,12 +30,22 @@ def until_beaten(store: Path, times: int = 1) -> None:
     processes.until(lambda: beat_of(store, nonce)[0] >= first + times, "no beat comes")
 
 
-def make_unknowable(store: Path) -> None:
-    """Change the claim, in its own file, into one from another machine: its holder does not notice."""
+@contextmanager
+def unknowable(store: Path) -> Iterator[None]:
+    """
+    Meanwhile the claim, in its own file, is one from another machine, as an observer there would see it.
+
+    Its holder must not look while it is: a claim that says something else is not its own.
+    """
     path = store / _keys.claim(1)
-    claim = json.loads(path.read_bytes())
+    original = path.read_bytes()
+    claim = json.loads(original)
     claim["holder"]["boot"], claim["lifeline"] = OTHER_BOOT, None
     path.write_text(json.dumps(claim))
+    try:
+        yield
+    finally:
+        path.write_bytes(original)
 
 
 def taken(lease: WriterLease) -> int:

@@ -12,7 +12,7 @@ from tenure._lease import _keys
 from tests.helpers import holders, processes, tracing
 from tests.helpers.capabilities import NEEDS_LINUX_PROC, NEEDS_STRACE
 from tests.helpers.scripts import Script, ran
-from tests.lease.beats import beat_of, make_unknowable, nonce_of, until_beaten
+from tests.lease.beats import beat_of, nonce_of, unknowable, until_beaten
 
 QUICK = 0.15
 
@@ -35,15 +35,15 @@ def test_a_thread_that_keeps_the_gil_delays_no_beat(tmp_path: Path) -> None:
     ttl, skew, kept = 0.6, 0.2, 2.5
     with Script(GIL_KEEPER, store, ttl, skew, kept) as keeper:
         assert keeper.says() == "1"
-        make_unknowable(store)
-        nonce, lease = nonce_of(store), WriterLease(store)
-        keeper.tell()
-        seen, end = [], time.monotonic() + kept - 0.2
-        while time.monotonic() < end:
-            status = lease.inspect()
-            assert status.state == "unknown", "silent for ttl + skew"
-            seen.append(status.beat)
-            time.sleep(0.02)
+        nonce, lease, seen = nonce_of(store), WriterLease(store), []
+        with unknowable(store):
+            keeper.tell()
+            end = time.monotonic() + kept - 0.2
+            while time.monotonic() < end:
+                status = lease.inspect()
+                assert status.state == "unknown", "silent for ttl + skew"
+                seen.append(status.beat)
+                time.sleep(0.02)
         assert keeper.says() == "held 1"
         assert nonce_of(store) == nonce
 

@@ -15,7 +15,7 @@ from tenure._lease import _keys
 from tests.helpers import holders, processes, tracing
 from tests.helpers.capabilities import NEEDS_LINUX_PROC, NEEDS_MOUNT, NEEDS_STRACE
 from tests.helpers.scripts import Script, ran
-from tests.lease.beats import beat_of, make_unknowable, nonce_of, taken, until_beaten
+from tests.lease.beats import beat_of, nonce_of, taken, unknowable, until_beaten
 from tests.lease.stores import LONG
 
 BEAT = _keys.beat(1)
@@ -102,11 +102,11 @@ def test_on_a_full_disk_the_time_stamp_is_the_beat(tmp_path: Path, error: str) -
                 assert seen is not None
                 return int(seen.seen[3] or 0)
 
-            make_unknowable(store)
-            lease = WriterLease(store)
-            first = watched()
-            processes.until(lambda: watched() > first, "an observer does not count the stamp as a beat")
-            seen = lease._observer._silence.watched()
+            with unknowable(store):
+                lease = WriterLease(store)
+                first = watched()
+                processes.until(lambda: watched() > first, "an observer does not count the stamp as a beat")
+                seen = lease._observer._silence.watched()
             assert seen is not None
             assert seen.seconds == 0, "its watch has started again"
 
@@ -256,6 +256,7 @@ def test_a_pulse_for_what_is_not_there_is_refused(tmp_path: Path, what: str) -> 
         LocalHold(
             directory=directory,
             claim=places["claim"],
+            claimed=b"",
             successor=places["successor"],
             fence=1,
             heartbeat=places["heartbeat"],

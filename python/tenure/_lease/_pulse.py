@@ -89,6 +89,7 @@ class _LocalPulse:
             self._hold = LocalHold(
                 directory=own.parent,
                 claim=own,
+                claimed=claim.encode(),
                 successor=own.with_name(_keys.claim(claim.fence + 1).rpartition("/")[2]),
                 fence=claim.fence,
                 heartbeat=store.path_of(_keys.beat(claim.fence)),

@@ -19,11 +19,12 @@ pub(crate) struct LocalHold {
 #[pymethods]
 impl LocalHold {
     #[new]
-    #[pyo3(signature = (*, directory, claim, successor, fence, heartbeat, held, released, digits_at, interval, holder, lifeline))]
+    #[pyo3(signature = (*, directory, claim, claimed, successor, fence, heartbeat, held, released, digits_at, interval, holder, lifeline))]
     #[allow(clippy::too_many_arguments, reason = "each has its name at the call, which Python insists on")]
     fn new(
         directory: PathBuf,
         claim: PathBuf,
+        claimed: &[u8],
         successor: PathBuf,
         fence: u64,
         heartbeat: PathBuf,
@@ -37,6 +38,7 @@ impl LocalHold {
         let hold = Hold::new(Parts {
             directory: &directory,
             claim: &claim,
+            claimed,
             successor: &successor,
             fence,
             heartbeat: &heartbeat,

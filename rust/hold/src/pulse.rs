@@ -39,6 +39,8 @@ pub struct Parts<'a> {
     pub directory: &'a Path,
     /// Our own claim, which must be there.
     pub claim: &'a Path,
+    /// What it says.
+    pub claimed: &'a [u8],
     /// Where the claim of the next fence would appear.
     pub successor: &'a Path,
     /// Our fence.
@@ -86,7 +88,7 @@ impl Hold {
     /// # Errors
     /// The claim or the heartbeat is not there, or a path holds a NUL.
     pub fn new(parts: Parts<'_>) -> io::Result<Self> {
-        let claims = || Claims::new(parts.directory, parts.claim, parts.successor, parts.fence);
+        let claims = || Claims::new(parts.directory, parts.claim, parts.claimed, parts.successor, parts.fence);
         let lifeline = parts.lifeline.map(|fd| status(fd).map(|(device, inode)| (fd, device, inode))).transpose()?;
         Ok(Self {
             shared: Arc::new(Shared {

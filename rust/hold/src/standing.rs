@@ -1,7 +1,7 @@
 //! Where our claim stands among all claims.
 
 use std::ffi::CString;
-use std::io;
+use std::io::{self, Read};
 #[cfg(target_os = "linux")]
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -30,6 +30,8 @@ pub(crate) struct Claims {
     own: CString,
     device: u64,
     inode: u64,
+    /// What our claim says. An inode is given out again as soon as its file is deleted.
+    record: Vec<u8>,
     successor: CString,
     fence: u64,
     /// The directory's time stamps when it was last read whole, where they can be trusted.
@@ -44,8 +46,9 @@ fn stamp(status: &Stat) -> Stamp {
 }
 
 impl Claims {
-    /// `own` is our claim, which must be there, in `directory`; `successor` is the name of the next fence's claim.
-    pub(crate) fn new(directory: &Path, own: &Path, successor: &Path, fence: u64) -> io::Result<Self> {
+    /// `own` is our claim, which must be there, in `directory`, and says `record`; `successor` is the name of the next
+    /// fence's claim.
+    pub(crate) fn new(directory: &Path, own: &Path, record: &[u8], successor: &Path, fence: u64) -> io::Result<Self> {
         let path = |path: &Path| CString::new(path.as_os_str().as_bytes());
         let own = path(own)?;
         let status = stat(&*own)?;
@@ -54,6 +57,7 @@ impl Claims {
             own,
             device: status.st_dev,
             inode: status.st_ino,
+            record: record.to_vec(),
             successor: path(successor)?,
             fence,
             read_at: None,
@@ -89,12 +93,23 @@ impl Claims {
         if self.read_at == Some(before) {
             return Ok(Standing::Current);
         }
+        if !self.has_our_words()? {
+            return Ok(Standing::Replaced);
+        }
         let highest = self.highest()?;
         // A name that appears in the same tick of the file system's clock as our reading would not show. So a stamp
         // is trusted only once it has aged, as version control does with files that were changed just now.
         let now = clock_gettime(ClockId::Realtime);
         self.read_at = (before.0.max(before.2).saturating_add(2) < now.tv_sec).then_some(before);
         Ok(if highest > self.fence { Standing::Above(highest) } else { Standing::Current })
+    }
+
+    fn has_our_words(&self) -> io::Result<bool> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = std::fs::File::from(openat(CWD, &*self.own, flags, Mode::empty())?);
+        let mut found = Vec::with_capacity(self.record.len() + 1);
+        file.take(self.record.len() as u64 + 1).read_to_end(&mut found)?;
+        Ok(found == self.record)
     }
 
     fn highest(&self) -> io::Result<u64> {
@@ -165,7 +180,7 @@ mod tests {
 
         fn claims(&self, fence: u64) -> Claims {
             fs::write(self.claim(fence), "ours").expect("written");
-            Claims::new(&self.directory, &self.claim(fence), &self.claim(fence + 1), fence).expect("there")
+            Claims::new(&self.directory, &self.claim(fence), b"ours", &self.claim(fence + 1), fence).expect("there")
         }
     }
 
@@ -208,6 +223,15 @@ mod tests {
         fs::rename(scene.claim(7), scene.directory.join("aside")).expect("moved");
         assert_eq!(claims.standing().expect("asked"), Standing::Missing);
         fs::write(scene.claim(7), "another").expect("written");
+        assert_eq!(claims.standing().expect("asked"), Standing::Replaced);
+    }
+
+    #[test]
+    fn a_new_file_is_not_ours_even_with_our_inode() {
+        let scene = Scene::new("inode");
+        let mut claims = scene.claims(7);
+        // In place: the same inode, as a file that is deleted and made again gets it on ext4.
+        fs::write(scene.claim(7), "another's").expect("written");
         assert_eq!(claims.standing().expect("asked"), Standing::Replaced);
     }
 
