@@ -8,8 +8,7 @@ case after a while.
 
 from __future__ import annotations
 
-import os
-import threading
+import _thread
 
 from tenure._clock import Clock
 from tenure._core import Changes
@@ -45,7 +44,9 @@ class Waiting:
         changes, self._changes = self._changes, None
         if changes is not None and kind is None:
             _close_aside(changes)
-        # Else closed now and not with this object, which the traceback of an error may keep for long.
+        elif changes is not None:
+            # Now and not with this object, which the traceback of an error may keep for long.
+            changes.close()
 
     def is_over(self) -> bool:
         """Whether there is no time left."""
@@ -116,11 +117,11 @@ def _close_aside(changes: Changes) -> None:
     fsnotify_wait_marks_destroyed in Linux's fs/notify.
     """
     try:
-        fd = os.dup(changes.fileno())
-        threading.Thread(target=os.close, args=(fd,), name="tenure-close", daemon=True).start()
-    except (OSError, RuntimeError):
-        # No descriptor or no thread to be had: then it is closed with the object, a little later.
-        pass
+        # Not a threading.Thread, whose start waits until the thread runs.
+        _thread.start_new_thread(changes.close, ())
+    except RuntimeError:
+        # No thread to be had.
+        changes.close()
 
 
 def _watch(seen: LeaseStatus) -> Watch | None:

@@ -1,14 +1,16 @@
 //! `Changes`, `filesystem_type`, `rename_noreplace`, and the lifeline's two calls.
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use crate::convert::raise_os;
 
 /// Turns readable when something changes in one of its directories.
 #[pyclass(frozen, module = "tenure._core")]
-pub(crate) struct Changes(tenure_hold::Changes);
+pub(crate) struct Changes(Mutex<Option<tenure_hold::Changes>>);
 
 #[pymethods]
 impl Changes {
@@ -18,15 +20,28 @@ impl Changes {
         for directory in &directories {
             changes.add(directory).map_err(|error| raise_os(&error))?;
         }
-        Ok(Self(changes))
+        Ok(Self(Mutex::new(Some(changes))))
     }
 
-    fn drain(&self) {
-        self.0.drain();
+    fn drain(&self) -> PyResult<()> {
+        self.open(tenure_hold::Changes::drain)
     }
 
-    fn fileno(&self) -> i32 {
-        self.0.descriptor()
+    fn fileno(&self) -> PyResult<i32> {
+        self.open(tenure_hold::Changes::descriptor)
+    }
+
+    fn close(&self, py: Python<'_>) {
+        let changes = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // The kernel takes milliseconds over it, and others want the GIL meanwhile.
+        py.detach(|| drop(changes));
+    }
+}
+
+impl Changes {
+    fn open<T>(&self, ask: impl FnOnce(&tenure_hold::Changes) -> T) -> PyResult<T> {
+        let changes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        changes.as_ref().map(ask).ok_or_else(|| PyValueError::new_err("it is closed"))
     }
 }
 
