@@ -118,13 +118,7 @@ class Lifeline:
 
     def is_intact(self) -> bool:
         """Whether the descriptor is still open on our file: code that closes every descriptor exists."""
-        if self._fd is None:
-            return False
-        try:
-            status = os.fstat(self._fd)
-        except OSError:
-            return False
-        return (status.st_dev, status.st_ino) == (self.place.device, self.place.inode)
+        return self._fd is not None and _same_file(self._fd, self.place)
 
     def close(self, *, remove: bool) -> None:
         """
@@ -133,11 +127,8 @@ class Lifeline:
         With *remove* its file goes too. Without, it stays to say that the hold is over, for want of a better word: a
         missing file proves nothing.
         """
-        fd, self._fd = self._fd, None
+        self.forget()
         _held.discard(self)
-        # Not if the number is somebody else's file by now.
-        if fd is not None and _same_file(fd, self.place):
-            os.close(fd)
         if not remove:
             return
         try:
@@ -148,8 +139,9 @@ class Lifeline:
             pass
 
     def forget(self) -> None:
-        """In a forked child: close our copy, or the child would keep the parent's hold alive after its end."""
+        """Close our descriptor alone. A forked child must, or it would keep the parent's hold alive after its end."""
         fd, self._fd = self._fd, None
+        # Not if the number is somebody else's file by now.
         if fd is not None and _same_file(fd, self.place):
             os.close(fd)
 
