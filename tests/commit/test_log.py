@@ -78,9 +78,10 @@ def test_a_writer_that_slept_through_others_and_a_clean_up_is_still_refused(any_
 
 
 def test_seals_are_kept_for_ever(any_desk: Desk) -> None:
-    for _ in range(3):
-        writer = any_desk.writer()
-        writer.commit("x")
+    for _ in range(2):
+        any_desk.writer().commit("x")
+    writer = any_desk.writer()
+    writer.commit("x")
     writer.collect(writer.snapshot("all").slot, undecided=None)
     kept = [slot for slot in any_desk.slots() if slot < any_desk.log().floor]
     assert [any_desk.record(slot)["kind"] for slot in kept] == ["seal"] * 3
@@ -127,12 +128,9 @@ def test_a_writer_that_is_replaced_while_it_seals_is_fenced(it: Desk) -> None:
 @pytest.mark.parametrize("what", ["seal", "commit"])
 def test_a_lost_reply_is_asked_again_and_lands_once(what: str) -> None:
     with desk(patience_s=5.0) as it:
-        if what == "seal":
-            it.memory.on("create", "log/0").lose_reply()
-        writer = it.writer()
-        if what == "commit":
-            it.memory.on("create", "log/0").lose_reply()
-        writer.commit("once")
+        fault = it.memory.on("create", "log/0", nth=1 if what == "seal" else 2)
+        fault.lose_reply()
+        it.writer().commit("once")
         assert it.bodies() == ["once"]
         assert it.slots() == [1, 2]
 
@@ -445,7 +443,7 @@ def test_an_expired_hold_that_cannot_renew_commits_nothing(it: Desk) -> None:
     writer = it.writer()
     it.clock.advance(4000.0)
     for operation in ("create", "replace"):
-        it.memory.on(operation, _BEAT, nth=0).fail()  # type: ignore[arg-type]
+        it.memory.on(operation, _BEAT, nth=0).fail()
     with pytest.raises(StoreError):
         writer.commit("x")
     assert it.slots() == [1]
