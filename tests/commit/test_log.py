@@ -459,3 +459,26 @@ def once(function: Callable[[], object]) -> Callable[[], None]:
             function()
 
     return run
+
+
+def test_a_forced_release_shuts_the_log_for_a_commit_that_is_under_way(it: Desk) -> None:
+    writer = it.writer()
+    writer.commit("before")
+    prepared = writer.prepare("under way")
+    done = it.lease.force_release(it.lease.inspect().nonce, even_if_alive=True)
+    assert done.fence is not None
+    assert it.log().shut_out(done.fence)
+    assert it.store.create(_keys.entry(prepared.slot), prepared.data).data != prepared.data
+    with pytest.raises(FencedError):
+        writer.put(prepared)
+    assert it.bodies() == ["before"]
+
+
+def test_nothing_is_shut_out_where_there_is_no_log_or_a_later_writer(it: Desk) -> None:
+    assert not it.log().shut_out(1)
+    it.writer()
+    burnt = it.lease.force_release(it.lease.inspect().nonce, even_if_alive=True).fence
+    assert burnt is not None
+    it.writer().commit("the later one's")
+    assert not it.log().shut_out(burnt)
+    assert it.bodies() == ["the later one's"]

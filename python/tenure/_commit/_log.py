@@ -15,9 +15,10 @@ from tenure._clock import Clock, SystemClock
 from tenure._commit import _keys, _positions
 from tenure._commit._entry import Entry
 from tenure._commit._put import PATIENCE_S, Putter
-from tenure._commit._seal import seal
+from tenure._commit._seal import Burnt, seal
 from tenure._commit._writer import LogWriter, Prepared
 from tenure._lease._hold import Hold
+from tenure.errors import FencedError
 from tenure.stores import Store, open_store
 
 # How many entries are read between two looks at the floor.
@@ -111,6 +112,24 @@ class CommitLog:
         sealed = seal(self._putter, hold, known=self._head)
         self._floor, self._head = max(self._floor, sealed.floor), sealed.slot
         return LogWriter(self, self._putter, hold, sealed)
+
+    def shut_out(self, burnt: int) -> bool:
+        """
+        Seal the log with the fence *burnt*, which `WriterLease.force_release` returned: no earlier holder lands anything after it.
+
+        Without it one that does not notice its loss can land until the next writer seals. False where there is no log, or
+        somebody has taken the lease since and sealed it.
+
+        Raises:
+            StoreError: the store cannot be read or written; call it again.
+        """
+        if _positions.floor(self.store) is None:
+            return False
+        try:
+            seal(self._putter, Burnt(self.store, burnt), known=self._head)
+        except FencedError:
+            return False
+        return True
 
     def read(self, after: int = 0) -> Iterator[Entry]:
         """

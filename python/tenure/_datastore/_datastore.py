@@ -17,6 +17,7 @@ from tenure._datastore._names import normal
 from tenure._datastore._verify import Damage, verify
 from tenure._datastore._view import FileInfo, LogLine, View
 from tenure._lease._claim import WorksIn
+from tenure._lease._force import ForcedRelease
 from tenure._lease._lease import WriterLease
 from tenure._lease._sight import DEFAULT_SKEW, DEFAULT_TTL
 from tenure.errors import RecordError, RecordTooNewError, StoreError
@@ -120,6 +121,21 @@ class Datastore:
     def lease(self, works_in: WorksIn | None = None, label: str | None = None) -> WriterLease:
         """The writer's lease, to look at; `Checkout.writer` takes it."""
         return WriterLease(self.store, label=label, works_in=works_in, **self._terms)
+
+    def force_release(self, nonce: str | None, *, even_if_alive: bool = False, dry_run: bool = False) -> ForcedRelease:
+        """
+        Break the writer's hold by force, and seal the log, so that not even a commit that it has under way lands any more.
+
+        See `WriterLease.force_release` for the rest.
+
+        Raises:
+            RefusedError: another claim is there than the one that was looked at, or its holder is alive.
+            StoreError: the store failed; call it again.
+        """
+        done = self.lease().force_release(nonce, even_if_alive=even_if_alive, dry_run=dry_run)
+        if done.fence is not None:
+            self.commits.shut_out(done.fence)
+        return done
 
     def log(self, *, after: int = 0) -> Iterator[LogLine]:
         """
