@@ -190,6 +190,12 @@ def test_a_writer_stands_there_once(tmp_path: Path, outbox: Outbox) -> None:
     connection.close()
 
 
+def test_entries_are_counted_by_their_state(outbox: Outbox) -> None:
+    bring_to(outbox, "conflicted")
+    prepared(outbox, "two", "three")
+    assert [outbox.count(state) for state in get_args(State)] == [2, 0, 0, 0, 1]
+
+
 def test_housekeeping_keeps_what_is_undecided_what_is_conflicted_and_the_newest(outbox: Outbox) -> None:
     prepared(outbox, "undecided", "taken", "conflict", "w", *map(str, range(5)))
     outbox.mark_landing("taken", 5)

@@ -147,6 +147,10 @@ class Outbox:
                 if data is not None:
                     yield heading.entry(data)
 
+    def count(self, state: State) -> int:
+        """How many entries are in *state*."""
+        return self._table.count(state)
+
     def undecided_floor(self) -> int | None:
         """
         The lowest slot of any entry that is not decided; None if there is none.
@@ -172,8 +176,10 @@ class Outbox:
         and answers
 
         - `"landed"`: it is in the log, now or since before;
-        - `"conflicted"`, or ``("conflicted", "why")``: what it changes has moved since; it is kept and reported;
-        - `"undecided"`: nobody can tell yet; it is tried again by the next recovery.
+        - `"conflicted"`: what it changes has moved since; it is kept and reported;
+        - `"undecided"`: nobody can tell yet; it is tried again by the next recovery;
+
+        or one of them with a note for people, as ``("conflicted", "a.txt has moved")``.
 
         An error that says that nothing more can land now (fenced, the store, a commit whose outcome is unknown) ends the
         recovery, with everything before it settled. Any other is the entry's own: it is noted there, and the others go on,

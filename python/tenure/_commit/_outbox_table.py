@@ -189,6 +189,10 @@ class Table:
         ((slot,),) = self._database.execute("SELECT min(slot) FROM outbox_entry WHERE state IN ('prepared', 'landing')")
         return None if slot is None else int(slot)
 
+    def count(self, state: State) -> int:
+        ((count,),) = self._database.execute("SELECT count(*) FROM outbox_entry WHERE state = ?", (state,))
+        return int(count)
+
     def undecided(self) -> int:
         ((count,),) = self._database.execute("SELECT count(*) FROM outbox_entry WHERE state IN ('prepared', 'landing')")
         return int(count)
