@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tests.helpers.processes import Agent
+    from tests.helpers.scripts import Script
 
 _CALL = re.compile(r"^(?:\d+ +)?(\w+)\(")
 
@@ -34,7 +35,7 @@ class Trace:
 
 
 @contextlib.contextmanager
-def traced(agent: Agent, *options: str) -> Iterator[Trace]:
+def traced(agent: Agent | Script, *options: str) -> Iterator[Trace]:
     """
     Trace *agent* during the `with` block. A "?" before the name of a call: architectures that lack it are fine.
     """
