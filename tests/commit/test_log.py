@@ -345,6 +345,21 @@ def test_a_collection_that_was_cut_off_is_finished_by_the_next(it: Desk) -> None
     assert it.slots() == [1, snapshot.slot]
 
 
+def test_a_collector_that_slept_while_a_successor_collected_past_it_has_nothing_to_do(it: Desk) -> None:
+    """Found by the simulation: it was told that its snapshot had never been there."""
+    asleep = it.writer()
+    asleep.commit("x")
+    snapshot = asleep.snapshot("all")
+
+    def meanwhile() -> None:
+        later = it.writer()
+        later.collect(later.snapshot("all of it").slot, undecided=None)
+
+    it.memory.on("read", _keys.entry(snapshot.slot)).run(once(meanwhile))
+    assert asleep.collect(snapshot.slot, undecided=None) == 0
+    assert [entry.body for entry in it.log().read()] == ["all of it"]
+
+
 def test_nothing_is_collected_under_a_lost_hold(it: Desk) -> None:
     old = it.writer()
     old.commit("x")
@@ -482,3 +497,32 @@ def test_nothing_is_shut_out_where_there_is_no_log_or_a_later_writer(it: Desk) -
     it.writer().commit("the later one's")
     assert not it.log().shut_out(burnt)
     assert it.bodies() == ["the later one's"]
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+def test_what_stands_in_a_slot_that_was_collected_refuses_nobody(arrived: bool) -> None:
+    """Found by the model: a commit that had landed was reported as refused, because of a ghost in its slot."""
+    it = Desk(patience_s=5.0)
+    writer = it.writer()
+    prepared = writer.prepare("mine", id="mine")
+
+    def meanwhile() -> None:
+        # One looks for the end of the log, and sleeps; the next one seals and collects; the sleeper's seal is a ghost.
+        asleep = it.hold()
+        later = it.writer()
+        later.collect(later.snapshot("all").slot, undecided=None)
+        it.store.delete(_keys.entry(prepared.slot))
+        ghost = Entry(prepared.slot, asleep.fence, "0" * 32, "seal", "f" * 32, prepared.slot - 1, None)
+        it.store.create(_keys.entry(prepared.slot), ghost.encode())
+
+    first = it.memory.on("create", _keys.entry(prepared.slot))
+    first.lose_reply() if arrived else first.fail(StoreUnavailableError("no answer", applied=None))
+    it.memory.on("create", _keys.entry(prepared.slot), nth=2).run(once(meanwhile))
+    if arrived:
+        assert writer.put(prepared).slot == prepared.slot
+    else:
+        with pytest.raises(CommitUnknownError):
+            writer.put(prepared)
+    with pytest.raises(FencedError):
+        writer.commit("next")
+    it.let_go()

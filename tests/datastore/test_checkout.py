@@ -475,3 +475,63 @@ def test_a_commit_that_was_not_sent_stays_staged(tmp_path: Path) -> None:
         assert checkout.outbox.undecided_floor() is None
         assert writer.commit() is not None
     assert datastore.read("f") == b"x"
+
+
+def test_a_prepared_commit_that_was_never_sent_is_taken_back_before_the_next_takes_its_slot(
+    checkout: Checkout, datastore: Datastore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by the model: once the slot was collected, it would have been said to have landed."""
+
+    def cut_off(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with checkout.writer() as writer:
+        writer.put("f", b"x")
+        with monkeypatch.context() as patch:
+            patch.setattr(writer._log, "put", cut_off)
+            with pytest.raises(KeyboardInterrupt):
+                writer.commit("cut off")
+        assert checkout.outbox.undecided_floor() == 2
+        done = writer.commit("again")
+        assert done is not None
+        assert done.slot == 2
+        assert checkout.outbox.undecided_floor() is None
+    assert [line.message for line in datastore.log() if line.kind == "commit"] == ["again"]
+
+
+def test_a_commit_that_landed_while_its_writer_was_cut_off_is_found_by_the_next_call(
+    checkout: Checkout, datastore: Datastore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut_off(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with checkout.writer() as writer:
+        writer.put("f", b"x")
+        with monkeypatch.context() as patch:
+            patch.setattr(writer, "_record", cut_off)
+            with pytest.raises(KeyboardInterrupt):
+                writer.commit("landed")
+        done = writer.commit("landed")
+        assert done is not None
+        assert done.slot == 2
+        assert checkout.outbox.undecided_floor() is None
+    assert [line.message for line in datastore.log() if line.kind == "commit"] == ["landed"]
+
+
+def test_a_name_that_this_writer_condemned_is_not_used_again_while_it_writes(
+    checkout: Checkout, datastore: Datastore
+) -> None:
+    """A delete that got no answer may still be on its way."""
+    with checkout.writer() as writer:
+        writer.put("f", BIG)
+        writer.commit()
+        writer.put("f", b"x")
+        writer.commit()
+        writer.retain(keep=1)
+        (late,) = [key for key, _ in checkout.catalog.condemned()]
+        writer.retain(keep=1)
+        assert list(datastore.blobs.names()) == []
+        writer.put("f", BIG)
+        writer.commit()
+        datastore.blobs.delete(late)
+        assert datastore.read("f") == BIG

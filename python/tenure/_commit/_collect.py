@@ -28,9 +28,10 @@ def collect(log: CommitLog, putter: Putter, hold: Hold, below: int, *, undecided
             "Recover the outbox first"
         )
     hold.check()
+    there = log.at(below) if below > log.floor else None
+    # Asked again: a successor may have collected past us since.
     floor = log.floor
     if below > floor:
-        there = log.at(below)
         if there is None or there.kind != "snapshot":
             raise ValueError(f"there is no snapshot at slot {below} of {log.store.url}: a floor needs one to stand on")
         putter.put_clearly(_keys.snapshot(below), _keys.NOTE)

@@ -26,6 +26,14 @@ class Unclear:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """What a key holds after a put; `at_once` if that was the answer to the first and only request."""
+
+    data: bytes
+    at_once: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Putter:
     """Puts records into *store*, and asks for *patience_s* seconds until an answer is clear."""
 
@@ -33,7 +41,7 @@ class Putter:
     clock: Clock
     patience_s: float
 
-    def put(self, key: str, data: bytes) -> bytes | Unclear:
+    def put(self, key: str, data: bytes) -> Found | Unclear:
         """
         What *key* holds after *data* was put there if it was free: durable, and *data* itself if we won.
 
@@ -45,7 +53,7 @@ class Putter:
         unclear: StoreError | None = None
         while True:
             try:
-                return self.store.create(key, data).data
+                return Found(self.store.create(key, data).data, unclear is None)
             except StoreError as error:
                 # After one unclear answer a clear refusal says nothing of the request before it.
                 if unclear is None and error.applied is False:
@@ -71,11 +79,11 @@ class Putter:
                 hint="try again",
                 applied=None,
             ) from found.cause
-        return found
+        return found.data
 
-    def _found(self, key: str, unclear: StoreError) -> bytes | Unclear:
+    def _found(self, key: str, unclear: StoreError) -> Found | Unclear:
         try:
             stored = self.store.read(key, durable=True)
         except StoreError:
             stored = None
-        return Unclear(unclear) if stored is None else stored.data
+        return Unclear(unclear) if stored is None else Found(stored.data, False)

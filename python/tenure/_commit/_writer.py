@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from tenure._commit import _keys
 from tenure._commit._collect import collect
 from tenure._commit._entry import Entry, Kind, check_id
-from tenure._commit._put import Putter, Unclear
+from tenure._commit._put import Found, Putter, Unclear
 from tenure._commit._seal import Sealed
 from tenure._failpoints import reach
 from tenure._lease._hold import Hold
-from tenure.errors import CommitUnknownError, FencedError, RecordError
+from tenure.errors import CommitUnknownError, FencedError, RecordError, StoreError
 
 if TYPE_CHECKING:
     from tenure._commit._log import CommitLog
@@ -150,14 +150,14 @@ class LogWriter:
             self._hold.check_here()
             reach("log.putting")
             # From here on an interruption leaves it undecided too.
-            self._undecided = prepared
+            again, self._undecided = self._undecided is not None, prepared
             try:
                 found = self._putter.put(_keys.entry(prepared.slot), prepared.data)
             except Exception:
-                # Refused before it was sent.
-                self._undecided = None
+                # Refused before it was sent, if it never was before.
+                self._undecided = prepared if again else None
                 raise
-            return self._decide(prepared, found)
+            return self._decide(prepared, found, again=again)
 
     def settle(self) -> Committed | None:
         """
@@ -172,27 +172,57 @@ class LogWriter:
                 return None
             prepared = self._undecided
             found = self._putter.put(_keys.entry(prepared.slot), prepared.data)
-            return self._decide(prepared, found)
+            return self._decide(prepared, found, again=True)
 
-    def _decide(self, prepared: Prepared, found: bytes | Unclear) -> Committed:
+    def _decide(self, prepared: Prepared, found: Found | Unclear, *, again: bool) -> Committed:
         if isinstance(found, Unclear):
-            raise CommitUnknownError(
-                f"no clear answer in time: the commit may have landed, or may yet. commit_id=`{prepared.id}`, "
-                f"slot=`{prepared.slot}`, store=`{self._log.store.url}`",
-                hint="ask `CommitLog.resolve(error.attempt)` before anything else, or commit again with the same id",
-                applied=None,
-                commit_id=prepared.id,
-                attempt=prepared,
-            ) from found.cause
+            raise self._unknown(prepared) from found.cause
         reach("log.put")
+        if found.data == prepared.data:
+            self._undecided = None
+            return self._landed(prepared)
+        try:
+            # Where the only request that was ever sent has been refused, it does not matter what stood there before.
+            collected = (again or not found.at_once) and prepared.slot < self._log.floor
+            landed = collected and self._log.resolve(prepared) == "landed"
+        except StoreError as error:
+            raise self._unknown(prepared) from error
+        if not collected:
+            self._undecided = None
+            self._fenced = self._why_fenced(prepared, found.data)
+            raise self._fenced
+        # We slept so long that the slot was collected. What stands there now may be a ghost, such as the seal of somebody who
+        # slept as well, and says nothing about what stood there.
+        self._fenced = self._overtaken(prepared)
+        if not landed:
+            raise self._unknown(prepared) from self._fenced
         self._undecided = None
-        if found == prepared.data:
-            self.head = prepared.slot
-            if self._ids is not None and prepared.entry.kind == "commit":
-                self._ids.append(prepared.id)
-            return Committed(prepared.id, prepared.slot)
-        self._fenced = self._why_fenced(prepared, found)
-        raise self._fenced
+        return self._landed(prepared)
+
+    def _landed(self, prepared: Prepared) -> Committed:
+        self.head = prepared.slot
+        if self._ids is not None and prepared.entry.kind == "commit":
+            self._ids.append(prepared.id)
+        return Committed(prepared.id, prepared.slot)
+
+    def _unknown(self, prepared: Prepared) -> CommitUnknownError:
+        return CommitUnknownError(
+            f"no clear answer: the commit may have landed, or may yet. commit_id=`{prepared.id}`, slot=`{prepared.slot}`, "
+            f"store=`{self._log.store.url}`",
+            hint="ask `CommitLog.resolve(error.attempt)` before anything else, or commit again with the same id",
+            applied=None,
+            commit_id=prepared.id,
+            attempt=prepared,
+        )
+
+    def _overtaken(self, prepared: Prepared) -> FencedError:
+        return FencedError(
+            f"the log was written on and collected past our slot. ours=`{self.fence}`, slot=`{prepared.slot}`, "
+            f"store=`{self._log.store.url}`",
+            hint="stop writing, read again, and acquire anew",
+            ours=self.fence,
+            current=self.fence,
+        )
 
     def _why_fenced(self, prepared: Prepared, found: bytes) -> FencedError:
         there = Entry.decode(_keys.entry(prepared.slot), found)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tenure._clock import seconds_since
 from tenure._commit._writer import LogWriter, Prepared
-from tenure._datastore._blobs import Content
+from tenure._datastore._blobs import Content, content_of_key
 from tenure._datastore._changes import body_of, collect_body
 from tenure._failpoints import reach
 from tenure.errors import FencedError
@@ -89,7 +89,8 @@ def _retain(writer: CheckoutWriter, checkout: Checkout, log: LogWriter, wanted: 
             writer.hold.check()
         checkout.blobs.delete(key)
         deleted += 1
-    checkout.catalog.forget_condemned(ripe)
+    # Not our own: under this hold such a name is never used again, as a delete of it may still be on its way.
+    checkout.catalog.forget_condemned([key for key in ripe if _fence_of(key) != log.fence])
     return Retained(None, max(checkout.log.floor, 1), entries, condemned, deleted)
 
 
@@ -112,6 +113,11 @@ def _is_older(entry: Entry, seconds: float) -> bool:
         return entry.at is not None and seconds_since(entry.at) > seconds
     except (ValueError, TypeError):
         return False
+
+
+def _fence_of(key: str) -> int | None:
+    content = content_of_key(key)
+    return None if content is None else content.fence
 
 
 def _condemn(checkout: Checkout, log: LogWriter, before: set[str]) -> int:

@@ -48,7 +48,8 @@ class CheckoutWriter:
         self._staging = Staging(checkout.catalog)
         self._journal = Journal(checkout.worktree.own, hold.fence)
         self._mark: Mark | None = None
-        self._unknown: Prepared | None = None
+        # Until it is decided, here and in the outbox: nothing else may be meant for its slot.
+        self._pending: Prepared | None = None
         self._closed = False
         self.recovered = Recovered()
         """What had to be put right when this writer began."""
@@ -176,7 +177,7 @@ class CheckoutWriter:
             return None
         body = collect_body(changes, self._checkout.blobs, self.fence, message=message)
         reach("checkout.stored")
-        prepared = self._log.prepare(body.to_json(), id=id)
+        prepared = self._pending = self._log.prepare(body.to_json(), id=id)
         self._checkout.outbox.prepare(
             prepared.id, prepared.data, author=Author.from_hold(self._hold), slot=prepared.slot
         )
@@ -286,23 +287,26 @@ class CheckoutWriter:
         )
 
     def _put_prepared(self, prepared: Prepared) -> Committed:
-        outbox = self._checkout.outbox
         try:
             return self._log.put(prepared)
         except CommitUnknownError:
-            self._unknown = prepared
             raise
         except Error as error:
-            if outbox.withdraw(prepared.id):
-                raise
+            self._withdraw(prepared, error)
+            raise
+
+    def _withdraw(self, prepared: Prepared, reason: Error | None) -> None:
+        """Take back what the log has refused, or what was never sent to it."""
+        if self._checkout.outbox.get(prepared.id) is not None and not self._checkout.outbox.withdraw(prepared.id):
             # Somebody recovers this checkout at this very moment, and may land it after all.
             raise CommitUnknownError(
-                f"the log refused the commit, but a recovery has taken it on and may land it. commit_id=`{prepared.id}`",
+                f"the commit was not accepted, but a recovery has taken it on and may land it. commit_id=`{prepared.id}`",
                 hint="ask `CommitLog.resolve(error.attempt)`, or look for the id in `tenure log`",
                 applied=None,
                 commit_id=prepared.id,
                 attempt=prepared,
-            ) from error
+            ) from reason
+        self._pending = None
 
     def _record(self, done: Committed, changes: list[Change]) -> None:
         changed = [
@@ -314,34 +318,32 @@ class CheckoutWriter:
         with self._checkout.catalog.database.transaction():
             self._checkout.outbox.landed(done.id)
             self._checkout.catalog.apply(changed, gone, done.slot)
+        self._pending = None
         self._staging.clear()
 
     def _settle(self) -> Committed | None:
-        """Decide the commit that was unknown, if there is one; then its files are no longer staged."""
-        prepared, self._unknown = self._unknown, None
+        """Decide the commit that was cut off or unknown, if there is one; then its files are no longer staged."""
+        prepared = self._pending
         if prepared is None:
             return None
         try:
             done = self._log.settle()
-        except CommitUnknownError:
-            self._unknown = prepared
-            raise
         except FencedError as error:
-            if not self._checkout.outbox.withdraw(prepared.id):
-                raise CommitUnknownError(
-                    str(error), hint=error.hint, applied=None, commit_id=prepared.id, attempt=prepared
-                ) from error
+            self._withdraw(prepared, error)
             raise
-        if done is None:
+        if done is None and self._log.head < prepared.slot:
+            # Cut off before it was sent.
+            self._withdraw(prepared, None)
             return None
-        self._checkout.outbox.landed(done.id)
+        self._checkout.outbox.landed(prepared.id)
+        self._pending = None
         self._follow()
         for name, staged in list(self._staging.files.items()):
             tracked = self._checkout.catalog.get(name)
             now = None if tracked is None else (tracked.content.size, tracked.content.sha256)
             if (None if staged is None else staged.digest) == now:
                 del self._staging.files[name]
-        return done
+        return Committed(prepared.id, prepared.slot)
 
     def _follow(self) -> None:
         checkout = self._checkout
