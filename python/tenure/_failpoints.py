@@ -21,11 +21,25 @@ variable `TENURE_FAILPOINTS` a point costs one look at an empty dictionary.
 | `log.sealed` | the seal is in the log, nobody has looked whether it may stand there |
 | `log.putting` | a commit is about to be put |
 | `log.put` | it is in its slot, nobody has been told |
+| `log.snapshot` | a snapshot is in its slot, nothing says that readers can begin there |
 | `log.floor` | the new floor is noted, nothing below it removed |
 | `outbox.prepared` | an entry is in the outbox, nothing of it was sent |
 | `outbox.landing` | a recovery has marked a batch of entries as its own |
 | `outbox.put` | one of them is in the log, the outbox does not know it |
 | `outbox.landed` | the batch is settled |
+| `checkout.noted` | the marker and the list of what is under way name a file, nothing has touched it |
+| `checkout.put` | a file of the checkout is changed and staged |
+| `checkout.stored` | the content of a commit is in blobs, nothing of the commit itself is written |
+| `checkout.recorded` | outbox and catalog know that a commit has landed, its writer has not said so |
+| `checkout.discarded` | a writer that closes has put back what it did not commit, its marker is there |
+| `checkout.applied` | a batch of files is in its new state, the catalog does not vouch for it |
+| `checkout.moved` | what a dead writer had not committed is moved aside, the committed content is not back |
+| `checkout.restored` | ... and it is back, everywhere; what is new has not been looked at |
+| `checkout.cleaned` | the files are put right, the dead writer's marker is there |
+| `checkout.cleared` | its marker is gone |
+| `retention.collected` | old entries are removed, nothing is condemned |
+| `retention.condemned` | blobs are condemned, those of the pass before are not deleted |
+| `retention.deleted` | one of these is deleted, the catalog does not know it |
 
 | action | what happens there |
 |---|---|

@@ -140,7 +140,7 @@ class Table:
 
     def find(self, commit_id: str) -> tuple[State, bytes] | None:
         found = self._database.execute("SELECT state, data FROM outbox_entry WHERE commit_id = ?", (commit_id,))
-        return found[0] if found else None  # type: ignore[return-value]  what two columns are
+        return found[0] if found else None
 
     def withdraw(self, commit_id: str) -> bool:
         return self._changes(

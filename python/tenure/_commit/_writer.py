@@ -257,6 +257,7 @@ class LogWriter:
             self.settle()
             replaces = tuple(self._remembered())
             done = self.put(self._prepare("snapshot", body, None, self.head, replaces))
+            reach("log.snapshot")
             # After the entry: whoever finds the note finds the snapshot. Without it, readers begin further back.
             self._putter.put_clearly(_keys.snapshot(done.slot), _keys.NOTE)
             return done

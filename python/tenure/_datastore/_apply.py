@@ -17,6 +17,7 @@ from tenure._datastore._blobs import Blobs, Content
 from tenure._datastore._catalog import Catalog, Tracked
 from tenure._datastore._changes import Change, body_of
 from tenure._datastore._worktree import Stamp, Worktree, digest_of, writing
+from tenure._failpoints import reach
 from tenure._store._failures import told
 from tenure._store._kernel import close
 from tenure._store._tree import write_all
@@ -92,6 +93,7 @@ class Applier:
             self._catalog.restamp(tracked.name, stamp)
             return False
         self.move_aside(tracked.name)
+        reach("checkout.moved")
         self._catalog.restamp(tracked.name, self._write(tracked.name, tracked.content))
         return True
 
@@ -145,6 +147,7 @@ class Applier:
         ]
         if changes:
             self._sync()
+            reach("checkout.applied")
         if changes or position != self._catalog.position:
             self._catalog.apply(changed, gone, position)
         self._done += len(changes)

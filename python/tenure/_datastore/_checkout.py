@@ -240,8 +240,8 @@ class Checkout:
             newest=self.log.head,
             lease=self._lease.inspect(),
             runs=tuple(self.marker.runs(Standings(self._lease))),
-            prepared=sum(1 for state in ("prepared", "landing") for _ in self.outbox.entries(state)),
-            conflicted=sum(1 for _ in self.outbox.entries("conflicted")),
+            prepared=self.outbox.count("prepared") + self.outbox.count("landing"),
+            conflicted=self.outbox.count("conflicted"),
         )
 
     def close(self) -> None:

@@ -53,10 +53,13 @@ class Lander:
             )
         prepared = Prepared(entry.commit_id, entry.slot, entry.data)
         state = self._log.resolve(prepared)
-        if state != "not_applied":
-            return (
-                "landed" if state == "landed" else ("undecided", "its slot was collected, and nobody can tell any more")
-            )
+        if state == "landed":
+            return "landed"
+        if state == "unknown" and entry.slot < self._log.floor:
+            # Kept and reported like any other that cannot land; left undecided it would hold the floor for ever.
+            return "conflicted", "its slot was collected, and nobody can tell any more whether it landed"
+        if state == "unknown":
+            return "undecided", "its slot is still free"
         late = prepared.entry
         changes = list(body_of(late).read(self._blobs))
         reason = self._conflict(late, changes)

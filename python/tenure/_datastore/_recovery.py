@@ -95,4 +95,5 @@ def restore(
     reach("checkout.cleaned")
     for run in runs:
         marker.clear(run, hold)
+        reach("checkout.cleared")
     return restored

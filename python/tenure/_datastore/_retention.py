@@ -88,6 +88,7 @@ def _retain(writer: CheckoutWriter, checkout: Checkout, log: LogWriter, wanted: 
         if deleted % 100 == 0:
             writer.hold.check()
         checkout.blobs.delete(key)
+        reach("retention.deleted")
         deleted += 1
     # Not our own: under this hold such a name is never used again, as a delete of it may still be on its way.
     checkout.catalog.forget_condemned([key for key in ripe if _fence_of(key) != log.fence])

@@ -142,6 +142,7 @@ class CheckoutWriter:
         self._begin(name)
         self._checkout.worktree.remove(name)
         self._staging.add(name, None)
+        reach("checkout.put")
 
     def commit(self, message: str | None = None, *, id: str | None = None) -> Committed | None:  # noqa: A002  the log's word
         """
@@ -212,6 +213,7 @@ class CheckoutWriter:
         try:
             if self._hold.state in ("held", "expired") and self._is_current():
                 moved = self._discard()
+                reach("checkout.discarded")
                 if self._mark is not None:
                     self._journal.remove()
                     self._mark.finish()
@@ -240,6 +242,7 @@ class CheckoutWriter:
         self._hold.check_here()
         self.begin()
         self._journal.note(name)
+        reach("checkout.noted")
 
     def _changes(self) -> list[Change]:
         catalog = self._checkout.catalog
@@ -318,19 +321,24 @@ class CheckoutWriter:
         with self._checkout.catalog.database.transaction():
             self._checkout.outbox.landed(done.id)
             self._checkout.catalog.apply(changed, gone, done.slot)
+        reach("checkout.recorded")
         self._pending = None
         self._staging.clear()
 
     def _settle(self) -> Committed | None:
         """Decide the commit that was cut off or unknown, if there is one; then its files are no longer staged."""
         prepared = self._pending
-        if prepared is None:
-            return None
         try:
             done = self._log.settle()
         except FencedError as error:
-            self._withdraw(prepared, error)
+            if prepared is not None:
+                self._withdraw(prepared, error)
             raise
+        if prepared is None:
+            if done is not None:
+                # A snapshot that got no answer.
+                self._follow()
+            return None
         if done is None and self._log.head < prepared.slot:
             # Cut off before it was sent.
             self._withdraw(prepared, None)
@@ -351,8 +359,14 @@ class CheckoutWriter:
 
     def _snapshot_if_due(self) -> None:
         catalog, newest = self._checkout.catalog, self._checkout.snapshot
-        if catalog.position - newest >= max(SNAPSHOT_EVERY, catalog.count() // 4):
+        if catalog.position - newest < max(SNAPSHOT_EVERY, catalog.count() // 4):
+            return
+        try:
             self.snapshot()
+        except Error:
+            # The commit has landed, and nothing that goes wrong after it may say otherwise. The next one tries again, and hears
+            # of it if we were replaced.
+            pass
 
     def snapshot(self) -> Committed:
         """
