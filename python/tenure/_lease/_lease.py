@@ -254,7 +254,7 @@ class WriterLease:
             return None
         if fence > _keys.MAX_FENCE:
             raise StoreError(f"there is no fence left. store=`{self._store.url}`", hint="start a new store")
-        attempt.claim = Claim(
+        claim = Claim(
             fence=fence,
             nonce=attempt.nonce,
             holder=self._asker.me(),
@@ -265,20 +265,23 @@ class WriterLease:
             acquired_at=self._clock.wall(),
             lifeline=None if attempt.lifeline is None else attempt.lifeline.place,
         )
+        attempt.record = claim.encode()
         attempt.claimed_at = self._clock.elapsed()
-        if not self._win(attempt.claim):
+        attempt.claim = claim
+        if not self._win(claim.fence, attempt.record):
             return None
+        self._observer.learn(claim, attempt.record)
         pulse = attempt.start_pulse()
         reach("lease.started")
-        tenancy = Tenancy(self._store.url, attempt.claim, pulse=pulse, lifeline=attempt.lifeline, clock=self._clock)
+        tenancy = Tenancy(self._store.url, claim, pulse=pulse, lifeline=attempt.lifeline, clock=self._clock)
         hold = Hold(tenancy)
         attempt.tenancy = tenancy
         tenancy.begin(hold)
         self._tell_when_lost(hold, tenancy)
         return hold
 
-    def _win(self, claim: Claim) -> bool:
-        key, record = _keys.claim(claim.fence), claim.encode()
+    def _win(self, fence: int, record: bytes) -> bool:
+        key = _keys.claim(fence)
         try:
             found = self._store.create(key, record).data
         except StoreError as error:
@@ -292,7 +295,7 @@ class WriterLease:
         if found != record:
             return False
         # A collected number can be created again by whoever stalled between its look and its claim.
-        return highest_fence(self._store, including=claim.fence) == claim.fence
+        return highest_fence(self._store, including=fence) == fence
 
 
 def _busy(seen: LeaseStatus) -> WriterBusyError:

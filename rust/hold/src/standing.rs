@@ -25,6 +25,7 @@ pub enum Standing {
     Missing,
 }
 
+#[derive(Clone)]
 pub(crate) struct Claims {
     directory: CString,
     own: CString,
@@ -127,9 +128,12 @@ pub fn highest_fence(directory: &Path) -> io::Result<u64> {
 
 fn highest(directory: &CString) -> io::Result<u64> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let directory = openat(CWD, &**directory, flags, Mode::empty())?;
+    highest_in(&openat(CWD, &**directory, flags, Mode::empty())?)
+}
+
+pub(crate) fn highest_in(directory: &OwnedFd) -> io::Result<u64> {
     let mut highest = 0;
-    each_name(&directory, |name| highest = highest.max(fence_of(name).unwrap_or(0)))?;
+    each_name(directory, |name| highest = highest.max(fence_of(name).unwrap_or(0)))?;
     Ok(highest)
 }
 
