@@ -14,6 +14,7 @@ from tenure._judgement import Asker
 from tenure._lease import _keys, _log
 from tenure._lease._attempt import Attempt
 from tenure._lease._claim import Claim, check_terms
+from tenure._lease._collection import collect
 from tenure._lease._force import ForcedRelease, force_release
 from tenure._lease._forsaken import is_forsaken
 from tenure._lease._history import PastHold, history
@@ -278,6 +279,7 @@ class WriterLease:
         attempt.tenancy = tenancy
         tenancy.begin(hold)
         self._tell_when_lost(hold, tenancy)
+        collect(self._store, fence)
         return hold
 
     def _win(self, fence: int, record: bytes) -> bool:

@@ -55,6 +55,18 @@ class Lifelines:
         answers = (asked(directory, _keys.lifeline(nonce), place) for directory in self._places())
         return next((answer for answer in answers if answer is not None), None)
 
+    def discard(self, nonce: str, place: Place | None) -> None:
+        """
+        Remove the lifeline of a hold that is over, unless somebody still carries it.
+
+        Raises:
+            StoreError: it cannot be removed.
+        """
+        key = _keys.lifeline(nonce)
+        for directory in self._places():
+            if asked(directory, key, place) is False:
+                directory.unlink(key)
+
     def files(self, nonce: str) -> list[Path]:
         """Those files that may be the lifeline of the claim with *nonce*, to hear of changes to them."""
         paths = (directory.path_of(_keys.lifeline(nonce)) for directory in self._places())

@@ -285,15 +285,21 @@ impl Shared {
         }
         // Before anything is written: nobody can have seen this beat earlier than we believe in it.
         let now = tenure_identity::boottime_ns();
-        if state.successor.successor_exists()? {
-            self.lost.store(true, Ordering::Release);
-            state.over = true;
-            self.changed.notify_all();
-            return Ok(false);
+        if !state.successor.successor_exists()? {
+            match state.heartbeat.write_next() {
+                // Collected, as it may be below a thousand later claims, the next one among them.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && state.successor.is_below_another()? => {}
+                written => {
+                    written?;
+                    self.renewed_at.fetch_max(now, Ordering::AcqRel);
+                    return Ok(true);
+                }
+            }
         }
-        state.heartbeat.write_next()?;
-        self.renewed_at.fetch_max(now, Ordering::AcqRel);
-        Ok(true)
+        self.lost.store(true, Ordering::Release);
+        state.over = true;
+        self.changed.notify_all();
+        Ok(false)
     }
 }
 

@@ -74,6 +74,11 @@ impl Claims {
         }
     }
 
+    /// Whether any higher claim is there.
+    pub(crate) fn is_below_another(&self) -> io::Result<bool> {
+        Ok(self.highest()? > self.fence)
+    }
+
     /// Asks anew. Three calls of stat(2), as long as nobody changes the directory.
     pub(crate) fn standing(&mut self) -> io::Result<Standing> {
         match stat(&*self.own) {
