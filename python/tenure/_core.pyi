@@ -388,16 +388,17 @@ class LocalHold:
 @final
 class Changes:
     """
-    Turns readable when a file in one of its directories appears, vanishes, is written to, or is closed after writing.
+    Turns readable when a file in one of its directories appears, vanishes, is written to, or is closed after writing; of a
+    path that is a file, when that one is.
 
-    One descriptor, close-on-exec, given back by `close` or with the object. A hint: what another machine changes on a shared file
+    No link is followed at the end of a path. One descriptor, close-on-exec, given back by `close` or with the object. A hint: what another machine changes on a shared file
     system is not told. Source: inotify(7).
     """
 
-    def __new__(cls, directories: Iterable[str | PathLike[str]]) -> Changes:
+    def __new__(cls, paths: Iterable[str | PathLike[str]]) -> Changes:
         """
         Raises:
-            OSError: a directory is not there, too many are watched, or this system has nothing of the kind.
+            OSError: one is not there, too many are watched, or this system has nothing of the kind.
         """
     def drain(self) -> None:
         """Forget what has been heard, so that the next change shows again."""
@@ -410,12 +411,48 @@ class Changes:
     def fileno(self) -> int:
         """What to wait on."""
 
+def glance(root: str | PathLike[str], claims: str, beats: str, most: int) -> tuple[int, bytes, bytes, int]:
+    """
+    The highest fence that a file of the directory *claims* below *root* is named by, that file's content, of *most* bytes
+    at most, the content of the file of the same name in the directory *beats* of it, empty where there is none, and its
+    time stamp in nanoseconds. Zeros and nothing where there is no claim. See `open_below`.
+
+    Raises:
+        OSError: as `read_below`.
+    """
+
 def highest_fence(directory: str | PathLike[str]) -> int:
     """
     The highest fence, 20 digits, that a file in *directory* is named by; 0 if there is none.
 
     Raises:
         OSError: the directory cannot be read, or its last component is a link.
+    """
+
+def open_below(root: str | PathLike[str], name: str, flags: int, mode: int = 0) -> int:
+    """
+    Open *name*, whose segments are joined by "/", below *root*: a regular file, or a directory with `os.O_DIRECTORY`.
+
+    No link is followed but *root* itself. The descriptor is close-on-exec and non-blocking.
+
+    Raises:
+        OSError: as open(2); EINVAL for what is neither.
+    """
+
+def read_below(root: str | PathLike[str], name: str, most: int) -> bytes:
+    """
+    The content of the regular file *name* below *root*, of *most* bytes at most; see `open_below`.
+
+    Raises:
+        OSError: as `open_below`; EFBIG.
+    """
+
+def unlink_below(root: str | PathLike[str], name: str) -> None:
+    """
+    Unlink *name* below *root*; see `open_below`.
+
+    Raises:
+        OSError: as open(2) and unlink(2).
     """
 
 def rename_noreplace(source: str, target: str, *, dir_fd: int) -> None:

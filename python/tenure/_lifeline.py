@@ -15,7 +15,6 @@ import os
 import threading
 import weakref
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol, TypeGuard
 
 from tenure._core import filesystem_type, lifeline_held, lifeline_lock
@@ -29,8 +28,9 @@ _MAKE_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | g
 class Directory(Protocol):
     """What a lifeline asks of the place it lies in; a store that is a local directory gives it."""
 
-    def path_of(self, key: str) -> Path:
-        """Where the file of *key* lies."""
+    @property
+    def root(self) -> str:
+        """Where it lies. Below it each segment of a key is a name."""
 
     def open(self, key: str, flags: int) -> int:
         """The file of *key* as a descriptor, without following a link."""
@@ -156,7 +156,7 @@ def asked(directory: Directory, key: str, place: Place | None) -> bool | None:
         return None
     try:
         # By its path, since the very file is known by its inode: whatever a link may lead to is another one.
-        fd = os.open(directory.path_of(key), _CAREFULLY)
+        fd = os.open(f"{directory.root}/{key}", _CAREFULLY)
     except OSError:
         # Missing (a cleaner of temporary files was here), or not for us to read.
         return None

@@ -53,3 +53,15 @@ def test_the_doctor_names_the_file_system_of_a_store(tmp_path: Path) -> None:
     }
     assert checks["store"]["ok"]
     assert "lifeline" in checks
+
+
+def test_older_ones_that_are_no_longer_kept_are_said_to_be_gone(tmp_path: Path) -> None:
+    lease = WriterLease(tmp_path / "lease")
+    lease.acquire().release()
+    lease.acquire().release()
+    (tmp_path / "lease/lease/00000000000000000001").unlink()
+    assert [(one["fence"], one["ended"]) for one in entries(str(tmp_path / "lease"))] == [
+        ("2", "released"),
+        ("1", "collected"),
+    ]
+    assert "no longer kept" in tenure("history", str(tmp_path / "lease")).stdout

@@ -43,6 +43,21 @@ def test_an_acquire_and_release_syncs_its_claim_and_the_name_of_it_and_nothing_e
     assert counted(trace) == {"fsync": 2 * TIMES}
 
 
+def test_an_acquire_and_release_opens_each_thing_once_or_nearly_so(tmp_path: Path, agent: Agent) -> None:
+    """
+    The directories of claims, beats and lifelines, by descriptor and without following a link; the claim of the last holder, its
+    beat and its lifeline; a lifeline, a temporary file and a beat of its own.
+    """
+    with agent, traced(agent, "-e", "trace=openat,clone3,?clone") as trace:
+        for fence in range(2, 2 + TIMES):
+            assert agent.ask("take", store=str(tmp_path / "store"))["fence"] == fence
+            agent.ask("release_hold")
+
+    calls = counted(trace)
+    assert calls.pop("openat") <= 20 * TIMES
+    assert not calls, "and starts no thread"
+
+
 def test_renewals_and_checks_sync_nothing(tmp_path: Path, agent: Agent) -> None:
     """After a power cut the holder is dead anyway."""
     with agent:

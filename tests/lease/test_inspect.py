@@ -170,6 +170,18 @@ def test_only_the_highest_claim_counts() -> None:
     assert WriterLease(store).inspect().fence == 10
 
 
+def test_a_claim_that_is_known_already_takes_no_other_fence(tmp_path: Path) -> None:
+    """Somebody copies files. What was understood under one name is not understood under another."""
+    lease = WriterLease(tmp_path / "store", ttl=LONG)
+    with lease.acquire():
+        record = (tmp_path / "store" / _keys.claim(1)).read_bytes()
+        holders.plant(tmp_path / "store", record, key=_keys.claim(2))
+        seen = lease.inspect()
+
+    assert (seen.fence, seen.nonce) == (2, None)
+    assert "takes another fence" in str(seen.problem)
+
+
 @pytest.mark.parametrize(
     "name", ["0", "00000000000000000000", "1", "99999999999999999999", "00000000000000000002.tmp", "x"]
 )

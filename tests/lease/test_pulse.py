@@ -94,6 +94,47 @@ def test_a_stop_without_release_leaves_the_last_beat(tmp_path: Path) -> None:
     hold.release()
 
 
+THREADS = """
+    import time
+    from pathlib import Path
+    from tenure import WriterLease
+    def threads():
+        names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+        return sorted(name for name in names if name.startswith("tenure"))
+    def beaten(hold):
+        taken_at = hold._tenancy._pulse.renewed_at
+        while hold._tenancy._pulse.renewed_at == taken_at:
+            time.sleep(0.01)
+        return "beaten"
+    for _ in range(3):
+        WriterLease(sys.argv[1]).acquire().release()
+    print(*threads())
+    long, short = WriterLease(sys.argv[1]).acquire(), WriterLease(sys.argv[1] + "2", ttl=0.6).acquire()
+    print(beaten(short), *threads())
+    if os.fork():
+        os.wait()
+        short.check()
+        print(short.state)
+        sys.exit()
+    print(*threads(), "in the child")
+    own = WriterLease(sys.argv[1] + "3", ttl=0.6).acquire()
+    print(beaten(own), *threads(), "in the child")
+    os._exit(0)
+"""
+
+
+@NEEDS_LINUX_PROC
+def test_a_hold_that_ends_before_its_first_beat_has_no_thread_of_its_own(tmp_path: Path) -> None:
+    """One thread of the process starts those of the others, each when its beat is due; a forked child has its own."""
+    assert ran(THREADS, tmp_path / "store").splitlines() == [
+        "tenure-alarm",
+        "beaten tenure-alarm tenure-pulse",
+        "in the child",
+        "beaten tenure-alarm tenure-pulse in the child",
+        "held",
+    ]
+
+
 IN_A_CHILD = """
     import threading, time, tenure
     hold = tenure.WriterLease(sys.argv[1], ttl=0.15, skew=0).acquire()

@@ -12,6 +12,7 @@ from tenure import Judgement, _failpoints
 from tenure._commit import _standing
 from tenure._lease import _forsaken, _tenancy
 from tenure._lease._hold import Hold
+from tenure._lease._lifelines import Lifelines
 from tests.simulation.scheduler import Actor
 from tests.simulation.world import SimulatedAsker, World, pause
 
@@ -70,6 +71,8 @@ def isolated(world: World) -> Iterator[None]:
             (_failpoints, "_points", _EveryPoint()),
             (_failpoints, "_act", reached),
             (_standing, "judge_many", judged),
+            # The kernel would say of each of them that it lives: they are one process.
+            (Lifelines, "create", lambda *_: None),
             # Who is killed runs no destructor; and when one runs is for the interpreter to say, not for the seed.
             (Hold, "__del__", lambda _: None),
         ):

@@ -28,7 +28,8 @@ Times are those of the machines that wrote them, for people.
 Keys of --json, one object on one line for each hold:
   v          1: raised when a key changes its meaning
   fence      as text
-  ended      "released", "taken_over", "forced", "last" or "unreadable"
+  ended      "released", "taken_over", "forced", "last" or "unreadable"; "collected", in the last line alone, stands for
+             this fence and all below, which are no longer kept
   holder     host/pid in one word
   host_name, label, nonce, identity
   since, until
@@ -54,6 +55,9 @@ def history_command(url: str, count: int, as_json: bool) -> None:
         return
     _output.show(lease.store.url, [("", "never taken")] if not newest_first else [])
     for past in newest_first:
+        if past.ended == "collected":
+            _output.show_row(f"fence {past.fence}", "and all before: no longer kept")
+            continue
         doing = "" if past.label is None else f" · {past.label}"
         _output.show_row(f"fence {past.fence}", f"{_holder(past)}{doing}")
         _output.show_row("", f"{past.since or '?'} to {past.until or '?'}, {_ENDINGS[past.ended]}")

@@ -14,15 +14,13 @@ from typing import Literal
 from tenure._commit._author import Author
 from tenure._identity import Judgement, ProcessIdentity, Verdict, judge_many
 from tenure._judgement import RELEASED, Asker
-from tenure._lease import _keys
 from tenure._lease._beat import read_beat
 from tenure._lease._claim import Claim
 from tenure._lease._lease import WriterLease
+from tenure._lease._lifelines import Lifelines
 from tenure._lease._sight import LeaseStatus, read_claim
 from tenure._lease._tenancy import tenancy_of
-from tenure._lifeline import asked
 from tenure.errors import RecordError
-from tenure.stores import as_directory
 
 State = Literal["gone", "alive", "waiting", "over"]
 
@@ -133,10 +131,7 @@ class Standings:
         """What speaks of the hold itself: its lifeline, and the word "released". None if neither does."""
         assert self._lease is not None
         store = self._lease.store
-        directory = as_directory(store)
-        lifeline = None
-        if directory is not None:
-            lifeline = asked(directory, _keys.lifeline(claim.nonce), claim.lifeline)
+        lifeline = Lifelines(store).asked(claim.nonce, claim.lifeline)
         released = read_beat(store, claim.fence, claim.nonce).released
         if lifeline is None and not released:
             return None

@@ -23,6 +23,7 @@ class Attempt:
         self.lifeline: Lifeline | None = None
         # Set once the claim may have been written.
         self.claim: Claim | None = None
+        self.record = b""
         # When that was, on the clock that counts suspend: the first deadline counts from here.
         self.claimed_at = 0.0
         self.pulse: Pulse | None = None
@@ -36,7 +37,9 @@ class Attempt:
             StoreError: the heartbeat cannot be made.
         """
         assert self.claim is not None
-        self.pulse = start_pulse(self._store, self.claim, self.lifeline, self._clock, self.claimed_at)
+        self.pulse = start_pulse(
+            self._store, self.claim, self.record, self.lifeline, clock=self._clock, claimed_at=self.claimed_at
+        )
         return self.pulse
 
     def abandon(self) -> None:
@@ -61,4 +64,4 @@ class Attempt:
         if self.claim is None:
             return False
         stored = self._store.read(_keys.claim(self.claim.fence))
-        return stored is not None and stored.data == self.claim.encode()
+        return stored is not None and stored.data == self.record

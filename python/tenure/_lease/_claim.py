@@ -46,6 +46,9 @@ class WorksIn:
         return WorksIn(name, path or "") if name else None
 
 
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """
@@ -70,12 +73,7 @@ class Claim:
     tombstone: bool = False
 
     def encode(self) -> bytes:
-        holder = self.holder.to_json() if isinstance(self.holder, ProcessIdentity) else self.holder
         fields: dict[str, object] = {
-            "v": SCHEMA,
-            "fence": str(self.fence),
-            "nonce": self.nonce,
-            "holder": None if holder is None else json.loads(holder),
             "ttl": self.ttl,
             "skew": self.skew,
             "label": self.label,
@@ -87,7 +85,10 @@ class Claim:
             fields["checkout"] = {"id": self.checkout.id, "path": self.checkout.path}
         if self.tombstone:
             fields["tombstone"] = True
-        return (json.dumps(fields, separators=(",", ":")) + "\n").encode()
+        holder = self.holder.to_json() if isinstance(self.holder, ProcessIdentity) else self.holder or "null"
+        # By hand what needs no escape: the holder is JSON already, a nonce is hex.
+        taken = f'{{"v":{SCHEMA},"fence":"{self.fence}","nonce":"{self.nonce}","holder":{holder},'
+        return f"{taken}{_to_json(fields)[1:]}\n".encode()
 
     @staticmethod
     def decode(key: str, data: bytes) -> Claim:
@@ -184,6 +185,8 @@ def _text(value: object, most: int) -> str | None:
     """For people only, so nothing is refused; but what reaches a terminal must not steer it."""
     if not isinstance(value, str):
         return None
+    if value.isprintable():
+        return value[:most] or None
     return "".join(character if character.isprintable() else "�" for character in value[:most]) or None
 
 

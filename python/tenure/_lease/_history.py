@@ -15,7 +15,7 @@ from tenure._lease._sight import read_claim
 from tenure.errors import RecordError
 from tenure.stores import Store
 
-Ending = Literal["released", "taken_over", "forced", "last", "unreadable"]
+Ending = Literal["collected", "released", "taken_over", "forced", "last", "unreadable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,8 @@ class PastHold:
     Attributes:
         fence: the fence it took.
         ended: `released` (it let go), `taken_over` (the next one came without that), `forced` (an operator broke it),
-            `last` (nobody came after it, and it has not let go), `unreadable` (the claim cannot be read).
+            `last` (nobody came after it, and it has not let go), `unreadable` (the claim cannot be read); `collected`, in
+            the first entry alone, stands for this fence and all below: they are no longer kept.
         holder, host_name, label, nonce: as in `LeaseStatus`.
         since, until: wall times of those who wrote them, for people; `until` is when it let go, or when the next one came.
     """
@@ -44,6 +45,8 @@ class PastHold:
 def history(store: Store) -> Iterator[PastHold]:
     """
     From the oldest claim that is still there to the newest. Tombstones end the one before them and are no entry.
+
+    Where older ones are gone, one entry says so first.
 
     Raises:
         StoreError: the store cannot be read.
@@ -64,6 +67,8 @@ def history(store: Store) -> Iterator[PastHold]:
             continue
         if before is not None:
             yield from _entry(store, before, now)
+        elif fence > 1:
+            yield PastHold(fence - 1, "collected")
         before = now
     if before is not None:
         yield from _entry(store, before, None)

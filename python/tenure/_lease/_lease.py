@@ -14,16 +14,17 @@ from tenure._judgement import Asker
 from tenure._lease import _keys, _log
 from tenure._lease._attempt import Attempt
 from tenure._lease._claim import Claim, WorksIn, check_terms
+from tenure._lease._collection import collect
 from tenure._lease._force import ForcedRelease, force_release
 from tenure._lease._forsaken import is_forsaken
 from tenure._lease._history import PastHold, history
 from tenure._lease._hold import Hold
+from tenure._lease._lifelines import Lifelines
 from tenure._lease._sight import DEFAULT_SKEW, DEFAULT_TTL, LeaseStatus, Observer, highest_fence, next_fence
 from tenure._lease._tenancy import Tenancy, tenancy_of, turn
 from tenure._lease._waiting import Waiting
-from tenure._lifeline import Lifeline
 from tenure.errors import FencedError, StoreError, StoreUnavailableError, WriterBusyError
-from tenure.stores import Store, as_directory, open_store
+from tenure.stores import Store, open_store
 
 # How often one acquire may lose the race for a fence before it says busy; each loss means that somebody else won.
 _RACES = 16
@@ -250,16 +251,14 @@ class WriterLease:
 
     def _try(self, attempt: Attempt, seen: LeaseStatus) -> Hold | None:
         # Locked before the claim can be seen: nobody ever finds it free while we are alive.
-        directory = as_directory(self._store)
-        if directory is not None:
-            attempt.lifeline = Lifeline.create(directory, _keys.lifeline(attempt.nonce))
+        attempt.lifeline = Lifelines(self._store).create(attempt.nonce)
         reach("lease.lifeline")
         fence = next_fence(self._store, seen.fence)
         if fence is None:
             return None
         if fence > _keys.MAX_FENCE:
             raise StoreError(f"there is no fence left. store=`{self._store.url}`", hint="start a new store")
-        attempt.claim = Claim(
+        claim = Claim(
             fence=fence,
             nonce=attempt.nonce,
             holder=self._asker.me(),
@@ -271,20 +270,24 @@ class WriterLease:
             lifeline=None if attempt.lifeline is None else attempt.lifeline.place,
             checkout=self._works_in,
         )
+        attempt.record = claim.encode()
         attempt.claimed_at = self._clock.elapsed()
-        if not self._win(attempt.claim):
+        attempt.claim = claim
+        if not self._win(claim.fence, attempt.record):
             return None
+        self._observer.learn(claim, attempt.record)
         pulse = attempt.start_pulse()
         reach("lease.started")
-        tenancy = Tenancy(self._store.url, attempt.claim, pulse=pulse, lifeline=attempt.lifeline, clock=self._clock)
+        tenancy = Tenancy(self._store.url, claim, pulse=pulse, lifeline=attempt.lifeline, clock=self._clock)
         hold = Hold(tenancy)
         attempt.tenancy = tenancy
         tenancy.begin(hold)
         self._tell_when_lost(hold, tenancy)
+        collect(self._store, fence)
         return hold
 
-    def _win(self, claim: Claim) -> bool:
-        key, record = _keys.claim(claim.fence), claim.encode()
+    def _win(self, fence: int, record: bytes) -> bool:
+        key = _keys.claim(fence)
         try:
             found = self._store.create(key, record).data
         except StoreError as error:
@@ -298,7 +301,7 @@ class WriterLease:
         if found != record:
             return False
         # A collected number can be created again by whoever stalled between its look and its claim.
-        return highest_fence(self._store, including=claim.fence) == claim.fence
+        return highest_fence(self._store, including=fence) == fence
 
 
 def _busy(seen: LeaseStatus) -> WriterBusyError:

@@ -58,17 +58,21 @@ class Pulse(Protocol):
         """Stop to beat; with *release*, say last that the hold is over. Returns whether all of that was done."""
 
 
-def start_pulse(store: Store, claim: Claim, lifeline: Lifeline | None, clock: Clock, claimed_at: float) -> Pulse:
+def start_pulse(
+    store: Store, claim: Claim, record: bytes, lifeline: Lifeline | None, *, clock: Clock, claimed_at: float
+) -> Pulse:
     """
     The pulse of a new hold, which does not run yet; until its first beat the hold was renewed at *claimed_at*.
+
+    *record* is what lies in the store for *claim*.
 
     Raises:
         StoreError: the heartbeat cannot be made.
     """
     directory = as_directory(store)
     if directory is not None and isinstance(claim.holder, ProcessIdentity):
-        return _LocalPulse(directory, claim, claim.holder, lifeline, clock=clock, claimed_at=claimed_at)
-    return _ThreadPulse(store, claim, clock, claimed_at)
+        return _LocalPulse(directory, claim, record, claim.holder, lifeline, clock=clock, claimed_at=claimed_at)
+    return _ThreadPulse(store, claim, record, lifeline, clock=clock, claimed_at=claimed_at)
 
 
 class _LocalPulse:
@@ -76,6 +80,7 @@ class _LocalPulse:
         self,
         store: LocalDirectory,
         claim: Claim,
+        record: bytes,
         holder: ProcessIdentity,
         lifeline: Lifeline | None,
         *,
@@ -83,16 +88,15 @@ class _LocalPulse:
         claimed_at: float,
     ) -> None:
         make_file(store, claim.fence)
-        own = store.path_of(_keys.claim(claim.fence))
-        self._name = str(own)
+        self._name = f"{store.root}/{_keys.claim(claim.fence)}"
         try:
             self._hold = LocalHold(
-                directory=own.parent,
-                claim=own,
-                claimed=claim.encode(),
-                successor=own.with_name(_keys.claim(claim.fence + 1).rpartition("/")[2]),
+                directory=f"{store.root}/{_keys.PREFIX[:-1]}",
+                claim=self._name,
+                claimed=record,
+                successor=f"{store.root}/{_keys.claim(claim.fence + 1)}",
                 fence=claim.fence,
-                heartbeat=store.path_of(_keys.beat(claim.fence)),
+                heartbeat=f"{store.root}/{_keys.beat(claim.fence)}",
                 held=encode(claim.nonce, 0, "held"),
                 released=encode(claim.nonce, 0, "released"),
                 digits_at=DIGITS_AT,
@@ -166,10 +170,13 @@ class _LocalPulse:
 
 
 class _ThreadPulse:
-    def __init__(self, store: Store, claim: Claim, clock: Clock, claimed_at: float) -> None:
+    def __init__(
+        self, store: Store, claim: Claim, record: bytes, lifeline: Lifeline | None, *, clock: Clock, claimed_at: float
+    ) -> None:
         self._store = store
         self._claim = claim
-        self._record = claim.encode()
+        self._record = record
+        self._lifeline = lifeline
         self._clock = clock
         self._swapped = SwappedBeat(store, claim.fence, claim.nonce)
         # One beat at a time, whoever asks for it.
@@ -226,7 +233,11 @@ class _ThreadPulse:
         if stored is None:
             raise own_claim_is_gone(f"{self._store.url}/{_keys.claim(self._claim.fence)}")
         holder = self._claim.holder
-        ours = stored.data == self._record and (not isinstance(holder, ProcessIdentity) or holder.is_current())
+        ours = (
+            stored.data == self._record
+            and (self._lifeline is None or self._lifeline.is_intact())
+            and (not isinstance(holder, ProcessIdentity) or holder.is_current())
+        )
         return None if ours else self._claim.fence
 
     def _above(self) -> int | None:

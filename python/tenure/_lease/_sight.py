@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tenure._clock import Clock, SystemClock, iso
+from tenure._core import glance
 from tenure._core import highest_fence as highest_in_directory
 from tenure._identity import Judgement, ProcessIdentity, Verdict
 from tenure._judgement import BROKEN, Asker
 from tenure._lease import _keys
-from tenure._lease._beat import read_beat
-from tenure._lease._claim import Claim, WorksIn
+from tenure._lease._beat import Beat, read_beat
+from tenure._lease._claim import MAX_BYTES, Claim, WorksIn
+from tenure._lease._lifelines import Lifelines
 from tenure._lease._memory import Memory
 from tenure._lease._silence import Seen, Silence, Watched
-from tenure._lifeline import asked
 from tenure.errors import RecordError, RecordTooNewError, StoreError, StoreUnavailableError
 from tenure.stores import Store, as_directory
 
@@ -83,6 +84,7 @@ class Observer:
     def __init__(self, store: Store, asker: Asker, clock: Clock) -> None:
         self._store = store
         self._directory = as_directory(store)
+        self._lifelines = Lifelines(store)
         self._asker = asker
         self._clock = clock
         self._silence = Silence()
@@ -91,6 +93,8 @@ class Observer:
         lasts = isinstance(clock, SystemClock) and not store.url.startswith("memory:")
         self._memory = Memory(store.url) if lasts else None
         self._remembered = Watched([], 0.0, 0.0)
+        # The last claim that was read, and its record: a waiter sees the same one again and again.
+        self._known: tuple[bytes | None, Claim | None] = None, None
 
     def look(self) -> LeaseStatus:
         """
@@ -102,19 +106,44 @@ class Observer:
         """
         url = self._store.url
         for _ in range(_ATTEMPTS):
-            fence = highest_fence(self._store)
+            quick = self._glance()
+            fence = highest_fence(self._store) if quick is None else quick[0]
             if fence == 0:
                 return LeaseStatus(url, "free")
             try:
-                claim = read_claim(self._store, fence)
+                claim = self._understand(fence, read_record(self._store, fence) if quick is None else quick[1])
             except RecordTooNewError:
                 raise
             except RecordError as error:
                 return self._unreadable(fence, error.reason)
             if claim is not None:
-                return self._status(claim)
+                if quick is None:
+                    return self._status(claim, read_beat(self._store, claim.fence, claim.nonce))
+                return self._status(claim, Beat.decode(quick[2], claim.nonce, quick[3]))
             # Collected, which happens only below a higher claim: look again.
         raise StoreUnavailableError(f"claims vanish as fast as they are read. store=`{url}`", hint="try again")
+
+    def _glance(self) -> tuple[int, bytes, bytes, int] | None:
+        """All that is to be read of a directory, in one go; None for another store, or where reading piece by piece has to say what is wrong."""
+        if self._directory is None:
+            return None
+        try:
+            return glance(self._directory.root, _keys.PREFIX[:-1], _keys.BEATS[len(_keys.PREFIX) : -1], MAX_BYTES)
+        except OSError:
+            return None
+
+    def _understand(self, fence: int, record: bytes | None) -> Claim | None:
+        if record is None:
+            return None
+        known, claim = self._known
+        if record != known or claim is None or claim.fence != fence:
+            claim = Claim.decode(_keys.claim(fence), record)
+            self.learn(claim, record)
+        return claim
+
+    def learn(self, claim: Claim, record: bytes) -> None:
+        """Know *claim* by its *record*, which need not be understood again: no claim is ever changed."""
+        self._known = record, claim
 
     def remember(self) -> None:
         """Keep what was watched for a later process of this host."""
@@ -126,14 +155,11 @@ class Observer:
             self._memory.remember(watched)
             self._remembered = watched
 
-    def _status(self, claim: Claim) -> LeaseStatus:
-        beat = read_beat(self._store, claim.fence, claim.nonce)
+    def _status(self, claim: Claim, beat: Beat) -> LeaseStatus:
         if claim.tombstone:
             judgement = BROKEN
         else:
-            lifeline = None
-            if self._directory is not None:
-                lifeline = asked(self._directory, _keys.lifeline(claim.nonce), claim.lifeline)
+            lifeline = self._lifelines.asked(claim.nonce, claim.lifeline)
             judgement = self._asker.judge(claim.holder, lifeline=lifeline, released=beat.released)
         seen: Seen = [claim.fence, claim.nonce, beat.number, beat.stamp]
         state, retry_after = self._weigh(judgement, seen, claim.ttl, claim.skew)
@@ -193,7 +219,19 @@ def read_claim(store: Store, fence: int) -> Claim | None:
     The claim of *fence*; None if there is none.
 
     Raises:
-        RecordTooNewError, RecordError: as `Claim.decode`; also for one that is too large to be read.
+        RecordTooNewError, RecordError: as `Claim.decode` and `read_record`.
+        StoreError: the store cannot be read.
+    """
+    record = read_record(store, fence)
+    return None if record is None else Claim.decode(_keys.claim(fence), record)
+
+
+def read_record(store: Store, fence: int) -> bytes | None:
+    """
+    What is written under the claim of *fence*; None if there is none.
+
+    Raises:
+        RecordError: it is too large to be read.
         StoreError: the store cannot be read.
     """
     key = _keys.claim(fence)
@@ -203,7 +241,7 @@ def read_claim(store: Store, fence: int) -> Claim | None:
         if error.errno != errno.EFBIG:
             raise
         raise RecordError(str(error), key=key, reason=str(error)) from error
-    return None if stored is None else Claim.decode(key, stored.data)
+    return None if stored is None else stored.data
 
 
 def highest_beat(store: Store) -> int:
@@ -213,7 +251,7 @@ def highest_beat(store: Store) -> int:
     A second witness for the counter: whoever deletes the claim of a living holder must not make its fence be given out
     again.
     """
-    quick = _highest_file(store, _keys.beat(1))
+    quick = _highest_file(store, _keys.BEATS)
     if quick is not None:
         return quick
     numbers = (_keys.fence_of_beat(key) for key in store.list(_keys.BEATS))
@@ -241,7 +279,7 @@ def highest_fence(store: Store, *, including: int | None = None) -> int:
         StoreUnavailableError: the claim of the fence *including*, which must be there, is not in the list: the list is
             not to be believed.
     """
-    quick = _highest_file(store, _keys.claim(1))
+    quick = _highest_file(store, _keys.PREFIX)
     if quick is not None and (including is None or quick >= including):
         return quick
     # From just below our own claim where there is one: what is older does not matter.
@@ -264,12 +302,12 @@ def highest_fence(store: Store, *, including: int | None = None) -> int:
     return highest
 
 
-def _highest_file(store: Store, example: str) -> int | None:
+def _highest_file(store: Store, prefix: str) -> int | None:
     """The same for a directory, without a list of it; None for another store, or where the list has to say what is wrong."""
     directory = as_directory(store)
     if directory is None:
         return None
     try:
-        return highest_in_directory(directory.path_of(example).parent)
+        return highest_in_directory(f"{directory.root}/{prefix[:-1]}")
     except OSError:
         return None

@@ -7,16 +7,18 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
 
+from tenure._core import open_below, read_below, unlink_below
 from tenure._store._failures import again_if_stale, kind_of, odd_file, told, unclear
 from tenure._store._kernel import close, patience, sync_directory, try_lock, unlock
 from tenure._store._listing import Listing, Swept
 from tenure._store._protocol import Created, Stored, check_key, check_prefix
 from tenure._store._publish import WAYS, Way, publish, publish_stream, temporary_file
-from tenure._store._records import check_data, version_of
-from tenure._store._tree import Tree, remove
+from tenure._store._records import MAX_SIZE_BYTES, check_data, version_of
+from tenure._store._tree import Tree, exact_mode, remove
 from tenure.errors import StoreCannotLockError, StoreUnavailableError
 
 # One for the whole store: replacing is rare, short, and below the root there is no other name that no key can have.
@@ -61,9 +63,13 @@ class FileStore:
         self._proven: Way | None = None
         self._listing = Listing(self._tree)
 
-    @property
+    @cached_property
     def url(self) -> str:
         return self._root.as_uri()
+
+    @property
+    def root(self) -> str:
+        return self._tree.root
 
     @property
     def publishes_by(self) -> Way | None:
@@ -76,6 +82,16 @@ class FileStore:
 
     def open(self, key: str, flags: int) -> int:
         check_key(key)
+        try:
+            fd = open_below(self._tree.root, key, flags, self._file_mode)
+        except OSError:
+            # The longer way makes what is missing, or says what is wrong.
+            return self._open(key, flags)
+        if flags & os.O_CREAT:
+            exact_mode(fd, self._file_mode)
+        return fd
+
+    def _open(self, key: str, flags: int) -> int:
         *parents, segment = key.split("/")
         # The directories are synced even here: records may come to lie beside this file, and trust them.
         with (
@@ -88,6 +104,14 @@ class FileStore:
 
     def unlink(self, key: str) -> None:
         check_key(key)
+        try:
+            unlink_below(self._tree.root, key)
+        except FileNotFoundError:
+            pass
+        except OSError:
+            self._unlink(key)
+
+    def _unlink(self, key: str) -> None:
         *parents, segment = key.split("/")
         with told(self._tree.path_of(key), "remove a file"), self._tree.directory(parents) as directory:
             if directory is not None:
@@ -130,6 +154,15 @@ class FileStore:
             return None if data is None else Stored(data, version_of(data))
 
     def _read(self, key: str, durable: bool) -> bytes | None:
+        if not durable:
+            try:
+                return read_below(self._tree.root, key, MAX_SIZE_BYTES)
+            except FileNotFoundError:
+                return None
+            except OSError as exc:
+                # The longer way says what is wrong, if it is not just another client's doing.
+                if exc.errno == errno.ESTALE:
+                    raise
         *parents, segment = key.split("/")
         with self._tree.directory(parents) as directory:
             return None if directory is None else self._tree.read(directory, segment, key, durable=durable)

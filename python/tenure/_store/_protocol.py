@@ -91,6 +91,10 @@ class LocalDirectory(Protocol):
     It carries the lifeline and the heartbeat in place. Asked for with `as_directory`, never assumed.
     """
 
+    @property
+    def root(self) -> str:
+        """The directory itself, absolute. Below it each segment of a key is a name."""
+
     def path_of(self, key: str) -> Path:
         """Where *key* lives, or would live; for messages. Makes nothing."""
 

@@ -47,9 +47,10 @@ class Tree:
     def __init__(self, root: str, mode: int) -> None:
         self.root = root
         self._mode = mode
+        self._below = os.path.join(root, "")
 
     def path_of(self, name: str) -> str:
-        return os.path.join(self.root, *name.split("/")) if name else self.root
+        return self._below + name if name else self.root
 
     @contextmanager
     def directory(self, segments: Sequence[str], *, make: bool = False) -> Iterator[int | None]:

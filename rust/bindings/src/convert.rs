@@ -4,6 +4,9 @@ use pyo3::exceptions::{PyOSError, PyProcessLookupError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyString};
+use std::ffi::CString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tenure_identity::{Capabilities, Error, Evidence, Host, Identity, Judgement, Malformed, Observer, Reason, Waited};
 
@@ -114,6 +117,11 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Record<'py> {
             Err(error @ Malformed::Damaged(_)) => unreadable(Reason::Malformed, error.to_string()),
         }
     }
+}
+
+/// A path as system calls take it.
+pub(crate) fn c_string(path: PathBuf) -> PyResult<CString> {
+    Ok(CString::new(path.into_os_string().into_vec())?)
 }
 
 /// The Python exception for a system error, with its number. PyO3's own conversion keeps the text alone.

@@ -13,9 +13,12 @@ mod _core {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use super::files::{Changes, filesystem_type, lifeline_held, lifeline_lock, rename_noreplace, sync_filesystem};
+    use super::files::{
+        Changes, filesystem_type, lifeline_held, lifeline_lock, open_below, read_below, rename_noreplace,
+        sync_filesystem, unlink_below,
+    };
     #[pymodule_export]
-    use super::hold::{LocalHold, highest_fence};
+    use super::hold::{LocalHold, glance, highest_fence};
     #[pymodule_export]
     use super::identity::ProcessIdentity;
     #[pymodule_export]

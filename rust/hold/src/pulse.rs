@@ -3,7 +3,7 @@
 //! It knows no Python, so a thread that keeps the GIL for a minute does not delay it. Its loop allocates nothing and syncs
 //! nothing: after a power cut the holder is dead anyway. It keeps no descriptor open: code that closes every descriptor
 //! exists, and a kept number could be another file's by the time of the next beat. It does not survive a fork, and the
-//! parent's locks are not touched in the child.
+//! parent's locks are not touched in the child. It starts with the first beat; a hold that ends before has none.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::fstat;
 use tenure_identity::{Capabilities, Identity, Observer};
 
+use crate::alarm;
 use crate::heartbeat::{Heartbeat, Record};
 use crate::standing::{Claims, Standing};
 
@@ -57,7 +58,7 @@ pub struct Parts<'a> {
     pub lifeline: Option<i32>,
 }
 
-struct Shared {
+pub(crate) struct Shared {
     interval: Duration,
     /// Nanoseconds of boot time, taken *before* the last good beat was written.
     renewed_at: AtomicU64,
@@ -73,12 +74,14 @@ struct State {
     heartbeat: Heartbeat,
     /// Of its own, since `check` may be reading a long directory with the other.
     successor: Claims,
+    /// When the thread is to start, as long as nobody has asked it not to.
+    alarm: Option<alarm::Due>,
     running: bool,
     /// Stopped or lost: nothing is written any more.
     over: bool,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -88,7 +91,7 @@ impl Hold {
     /// # Errors
     /// The claim or the heartbeat is not there, or a path holds a NUL.
     pub fn new(parts: Parts<'_>) -> io::Result<Self> {
-        let claims = || Claims::new(parts.directory, parts.claim, parts.claimed, parts.successor, parts.fence);
+        let claims = Claims::new(parts.directory, parts.claim, parts.claimed, parts.successor, parts.fence)?;
         let lifeline = parts.lifeline.map(|fd| status(fd).map(|(device, inode)| (fd, device, inode))).transpose()?;
         Ok(Self {
             shared: Arc::new(Shared {
@@ -98,13 +101,14 @@ impl Hold {
                 release_later: AtomicBool::new(false),
                 state: Mutex::new(State {
                     heartbeat: Heartbeat::new(parts.heartbeat, parts.record)?,
-                    successor: claims()?,
+                    successor: claims.clone(),
+                    alarm: None,
                     running: false,
                     over: false,
                 }),
                 changed: Condvar::new(),
             }),
-            claims: Mutex::new(claims()?),
+            claims: Mutex::new(claims),
             holder: parts.holder,
             lifeline,
             process: std::process::id(),
@@ -133,7 +137,7 @@ impl Hold {
         Ok(if ours { Standing::Current } else { Standing::Replaced })
     }
 
-    /// Starts the thread.
+    /// Begins to beat, for the first time after one interval.
     ///
     /// # Errors
     /// The system gives no thread.
@@ -141,16 +145,10 @@ impl Hold {
         if !self.is_ours() {
             return Err(another_process());
         }
-        let shared = Arc::clone(&self.shared);
-        lock(&self.shared.state).running = true;
-        let spawned = thread::Builder::new().name("tenure-pulse".to_owned()).stack_size(128 * 1024).spawn(move || {
-            block_signals();
-            shared.run();
-        });
-        if spawned.is_err() {
-            lock(&self.shared.state).running = false;
-        }
-        spawned.map(drop)
+        let mut state = lock(&self.shared.state);
+        state.alarm = alarm::set(Arc::clone(&self.shared), self.shared.interval)?;
+        state.running = true;
+        Ok(())
     }
 
     /// One beat now, in the calling thread. `false`: a successor's claim is there, and nothing was written.
@@ -221,7 +219,13 @@ impl Hold {
         };
         let written = !release || state.over || state.heartbeat.write_released().is_ok();
         state.over = true;
+        let alarm = state.alarm.take();
         self.shared.changed.notify_all();
+        drop(state);
+        // Without our lock: the thread of the alarm takes none of ours, and shall not wait for one either.
+        if let Some(due) = alarm {
+            alarm::cancel(due);
+        }
         written
     }
 
@@ -232,9 +236,30 @@ impl Hold {
 }
 
 impl Shared {
+    /// Starts the thread, whose first beat is due.
+    pub(crate) fn start_thread(self: &Arc<Self>) -> io::Result<()> {
+        let shared = Arc::clone(self);
+        let thread = thread::Builder::new().name("tenure-pulse".to_owned()).stack_size(128 * 1024);
+        thread.spawn(move || {
+            block_signals();
+            shared.run();
+        })?;
+        Ok(())
+    }
+
+    /// Whether nothing will be written any more. `false` also while a beat hangs, which nobody shall wait for.
+    pub(crate) fn is_over(&self) -> bool {
+        self.state.try_lock().is_ok_and(|state| state.over)
+    }
+
+    /// Until the next try after a failure: the hold stays good until its ttl is over.
+    pub(crate) fn soon(&self) -> Duration {
+        self.interval / 4
+    }
+
     fn run(&self) {
         let mut state = lock(&self.state);
-        let mut pause = self.interval;
+        let mut pause = Duration::ZERO;
         loop {
             state = self
                 .changed
@@ -244,8 +269,7 @@ impl Shared {
             if state.over {
                 break;
             }
-            // After a failure sooner: the hold stays good until its ttl is over.
-            pause = if self.beat(&mut state).is_ok() { self.interval } else { self.interval / 4 };
+            pause = if self.beat(&mut state).is_ok() { self.interval } else { self.soon() };
             if self.release_later.load(Ordering::Acquire) {
                 let _ = state.heartbeat.write_released();
                 state.over = true;
@@ -261,15 +285,21 @@ impl Shared {
         }
         // Before anything is written: nobody can have seen this beat earlier than we believe in it.
         let now = tenure_identity::boottime_ns();
-        if state.successor.successor_exists()? {
-            self.lost.store(true, Ordering::Release);
-            state.over = true;
-            self.changed.notify_all();
-            return Ok(false);
+        if !state.successor.successor_exists()? {
+            match state.heartbeat.write_next() {
+                // Collected, as it may be below a thousand later claims, the next one among them.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && state.successor.is_below_another()? => {}
+                written => {
+                    written?;
+                    self.renewed_at.fetch_max(now, Ordering::AcqRel);
+                    return Ok(true);
+                }
+            }
         }
-        state.heartbeat.write_next()?;
-        self.renewed_at.fetch_max(now, Ordering::AcqRel);
-        Ok(true)
+        self.lost.store(true, Ordering::Release);
+        state.over = true;
+        self.changed.notify_all();
+        Ok(false)
     }
 }
 
@@ -287,7 +317,7 @@ fn status(fd: i32) -> io::Result<(u64, u64)> {
 }
 
 /// Keeps the process's signals away from this thread, or the handlers of the program would run on its small stack.
-fn block_signals() {
+pub(crate) fn block_signals() {
     #[cfg(unix)]
     // SAFETY: both calls write to and read from a set that outlives them.
     unsafe {

@@ -25,6 +25,7 @@ pub enum Standing {
     Missing,
 }
 
+#[derive(Clone)]
 pub(crate) struct Claims {
     directory: CString,
     own: CString,
@@ -71,6 +72,11 @@ impl Claims {
             Err(Errno::NOENT) => Ok(false),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Whether any higher claim is there.
+    pub(crate) fn is_below_another(&self) -> io::Result<bool> {
+        Ok(self.highest()? > self.fence)
     }
 
     /// Asks anew. Three calls of stat(2), as long as nobody changes the directory.
@@ -127,9 +133,12 @@ pub fn highest_fence(directory: &Path) -> io::Result<u64> {
 
 fn highest(directory: &CString) -> io::Result<u64> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let directory = openat(CWD, &**directory, flags, Mode::empty())?;
+    highest_in(&openat(CWD, &**directory, flags, Mode::empty())?)
+}
+
+pub(crate) fn highest_in(directory: &OwnedFd) -> io::Result<u64> {
     let mut highest = 0;
-    each_name(&directory, |name| highest = highest.max(fence_of(name).unwrap_or(0)))?;
+    each_name(directory, |name| highest = highest.max(fence_of(name).unwrap_or(0)))?;
     Ok(highest)
 }
 
