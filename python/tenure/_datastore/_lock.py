@@ -1,11 +1,13 @@
 """
 The checkout's lock: whoever changes files there, a writer or a catch-up, holds it meanwhile.
 
-The kernel drops it with the process. It excludes processes of this machine only; for the others there is the judgement.
+The kernel drops it with the process. It excludes processes of this machine only; for the others there is the judgement, and so it
+is where the file system has no locks at all.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from tenure._store._kernel import close, try_lock, unlock
 from tenure._store._tree import SAFELY
 
 _POLL_S = 0.02
+# NFS without a lock service, and file systems without such locks. Source: fcntl(2).
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 
 
 class CheckoutLock:
@@ -25,12 +29,12 @@ class CheckoutLock:
         self._fd: int | None = None
 
     def take(self, clock: Clock, timeout: float) -> bool:
-        """Take it, waiting up to *timeout* seconds; False if somebody else has it. Raises `StoreError` where there are no locks."""
+        """Take it, waiting up to *timeout* seconds; False if somebody else has it. Raises `StoreError` if it cannot be made."""
         deadline = clock.awake() + timeout
         with told(str(self._path), "lock the checkout"):
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | SAFELY, 0o600)
             try:
-                while not try_lock(fd):
+                while not _taken(fd):
                     left = deadline - clock.awake()
                     if left <= 0:
                         return False
@@ -47,3 +51,12 @@ class CheckoutLock:
         if fd is not None:
             unlock(fd)
             close(fd)
+
+
+def _taken(fd: int) -> bool:
+    try:
+        return try_lock(fd)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        return True
