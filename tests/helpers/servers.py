@@ -120,7 +120,9 @@ class Server:
             raise RuntimeError(f"{command[0]} failed: {self._log.read_text()[-2000:]}")
 
     def close(self) -> None:
-        self.stop()
+        # Not politely: what it would put in order is thrown away.
+        if self._process is not None:
+            self.crash()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     @property
@@ -240,6 +242,10 @@ class PgBouncer(Server):
         ) as connection:
             connection.execute("SELECT 1")
 
+    def database(self) -> str:
+        """The URL of a new database, reached through the pooler."""
+        return self.before(self._behind.database())
+
     def before(self, url: str) -> str:
         """The database that PostgreSQL has at *url*, as it is reached through the pooler."""
         return url.replace(f":{self._behind.port}/", f":{self.port}/")
@@ -280,6 +286,9 @@ class MariaDB(Server):
         return [_found("mariadbd"), "--no-defaults", "--skip-name-resolve", *arguments]
 
     def answers(self) -> None:
+        # By hand first: the driver leaves its socket open where nobody listens.
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.connect(self._socket)
         self.execute("SELECT 1")
 
     def execute(self, *statements: str) -> None:
