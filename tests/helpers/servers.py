@@ -17,6 +17,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
@@ -79,6 +80,15 @@ class Server:
     def answers(self) -> None:
         """Raise unless it takes connections. Asked through its directory, where no other server can answer for it."""
         raise NotImplementedError
+
+    def database(self) -> str:
+        """The URL of a new database, for APP."""
+        raise NotImplementedError
+
+    @cached_property
+    def shared(self) -> str:
+        """The URL of one database for all who are content with a table of their own."""
+        return self.database()
 
     def start(self) -> None:
         # A free port may be taken before the server binds it: then the next one. Once it has one it keeps it.
