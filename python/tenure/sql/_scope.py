@@ -108,9 +108,6 @@ class Scope:
             found = link.run(self._statements.row(plan.scope)).rows[0]
             lineage = str(found[2])
         self.token = CommitToken(plan.scope, epoch, lineage, token.nonce)
-        entry = self._statements.enter(self.token)
-        if entry is not None:
-            link.run(entry)
 
     def _before_the_fence(self) -> None:
         self._plan.settings.call_context(self._link.handle, self._plan.scope)
@@ -207,7 +204,26 @@ class Scope:
             self._verdict = error
             self._end()
             raise
+        self._link.watch(None)
+        self._enter()
         self._commit()
+
+    def _enter(self) -> None:
+        assert self.token is not None
+        entry = self._statements.enter(self.token)
+        if entry is None:
+            return
+        try:
+            entered = self._link.run(entry).rowcount
+        except BaseException as error:
+            meant = self._fail(error, "the ledger's entry")
+            if meant is error:
+                raise
+            raise meant from error
+        if entered != 1:
+            self._die("the transaction was ended from inside, and another one begun", applied=None)
+            self._end()
+            self.check()
 
     def _sound(self) -> bool:
         return self._link.same_backend() and self._link.standing() == "open"
@@ -215,7 +231,6 @@ class Scope:
     def _commit(self) -> None:
         assert self.token is not None
         self._state = "committing"
-        self._link.watch(None)
         try:
             self._link.commit()
         except BaseException as error:

@@ -88,11 +88,17 @@ class Statements:
         return epoch if isinstance(epoch, int) else None
 
     def enter(self, token: CommitToken) -> Statement | None:
-        """The ledger's row, where it takes a statement of its own."""
+        """
+        The ledger's row, where it takes a statement of its own: then the last one.
+
+        It finds only what this very transaction has moved. If a driver rolled back and began anew behind our back, there is
+        no such row, and nothing of the second half may be committed.
+        """
         if self.family == "postgresql":
             return None
         return Statement(
-            f"INSERT INTO {self._ledger} (scope, epoch, nonce) VALUES (:scope, :epoch, :nonce)",
+            f"INSERT INTO {self._ledger} (scope, epoch, nonce) "
+            f"SELECT scope, epoch, :nonce FROM {self._fence} WHERE scope = :scope AND epoch = :epoch",
             {"scope": token.scope, "epoch": token.epoch, "nonce": token.nonce},
         )
 
