@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy import Engine, create_engine, event, make_url, text
 
 from tenure.sql import EpochFence, Pin
 
@@ -28,6 +28,13 @@ class Database:
     @property
     def family(self) -> str:
         return {"pooled": "postgresql", "mariadb": "mysql"}.get(self.kind, self.kind)
+
+    @property
+    def port(self) -> int:
+        """Where its server listens."""
+        port = make_url(self.url).port
+        assert port is not None
+        return port
 
     def engine(self, url: str | None = None, **options: Any) -> Engine:
         if self.kind == "pooled":

@@ -8,14 +8,14 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import Engine, event, make_url
+from sqlalchemy import Engine, event
 
 from tests.helpers.proxy import Fault, Proxy
 from tests.sql.databases import Database
 
 # Drivers send the words as they are, whichever protocol is around them.
 _TOLD = re.compile(
-    r"BEGIN(?: IMMEDIATE)?|START TRANSACTION|COMMIT|ROLLBACK(?: TO)?|SAVEPOINT|SELECT set_config|SELECT pg_advisory_xact_lock|"
+    r"BEGIN(?: IMMEDIATE)?|START TRANSACTION|COMMIT\b|ROLLBACK(?: TO)?|SAVEPOINT|SELECT set_config|SELECT pg_advisory_xact_lock|"
     r"UPDATE .tenure_fence|INSERT INTO .tenure_commit|UPDATE doc|SELECT body|SELECT epoch, live"
 )
 
@@ -82,9 +82,7 @@ def recorded(database: Database, **options: Any) -> Iterator[tuple[Engine, Recor
         engine = database.engine(**options)
         yield engine, Trace(engine)
         return
-    port = make_url(database.url).port
-    assert port is not None
-    recorder = Recorder(port)
+    recorder = Recorder(database.port)
     with recorder:
         yield database.engine(recorder.before(database.url), **options), recorder
 

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import Engine, make_url, text
+from sqlalchemy import Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from tenure import FencedError
@@ -38,9 +38,7 @@ RECONNECTS = pytest.mark.filterwarnings("ignore:The 'reconnect' argument:Depreca
 
 @pytest.fixture
 def proxy(database: Database) -> Iterator[Proxy]:
-    port = make_url(database.url).port
-    assert port is not None
-    with Proxy(port) as proxy:
+    with Proxy(database.port) as proxy:
         yield proxy
 
 
