@@ -78,14 +78,18 @@ class PsycopgLink:
     def commit(self) -> None:
         transaction, self._transaction = self._transaction, None
         assert transaction is not None
-        transaction.__exit__(None, None, None)
-        self._restore()
+        try:
+            transaction.__exit__(None, None, None)
+        finally:
+            self._restore()
 
     def rollback(self) -> None:
         transaction, self._transaction = self._transaction, None
+        if transaction is None:
+            # Nothing of ours: a connection that was refused stays as it was.
+            return
         try:
-            if transaction is not None:
-                transaction.__exit__(psycopg.Rollback, psycopg.Rollback(), None)
+            transaction.__exit__(psycopg.Rollback, psycopg.Rollback(), None)
             self._restore()
         except Exception:  # noqa: BLE001  whatever it is, the connection is of no use any more
             self.discard()
@@ -95,7 +99,7 @@ class PsycopgLink:
             self._connection.close()
 
     def _restore(self) -> None:
-        if not self._connection.closed:
+        if self.standing() == "none" and not self._connection.closed:
             self._connection.isolation_level = self._level
 
 
