@@ -42,8 +42,7 @@ class Recorder(Proxy):
         """
         How often a client has waited for PostgreSQL: a simple Query, or the Sync after any number of other messages.
 
-        From a message's start on, so `forget` first. Source: PostgreSQL's manual, "Message Flow". Psycopg puts a Sync after
-        the BEGIN of a pipeline, and does not wait for it.
+        From a message's start on, so `forget` first. Source: PostgreSQL's manual, "Message Flow".
         """
         with self._guard:
             said = b"".join(self._lines)
@@ -51,7 +50,7 @@ class Recorder(Proxy):
         while at < len(said):
             kinds.append(said[at : at + 1])
             at += 1 + int.from_bytes(said[at + 1 : at + 5], "big")
-        return kinds.count(b"Q") + kinds.count(b"S") - said.count(b"\x00BEGIN\x00")
+        return kinds.count(b"Q") + kinds.count(b"S")
 
     def forget(self) -> None:
         with self._guard:

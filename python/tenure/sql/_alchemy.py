@@ -13,7 +13,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from tenure.errors import StoreCannotLockError
 from tenure.sql._drivers import Standing, driver_of
-from tenure.sql._link import Mode, Watcher, pipelined, refuse_autocommit
+from tenure.sql._link import Mode, Watcher, refuse_autocommit
+from tenure.sql._roundtrip import together
 from tenure.sql._statements import Family, Outcome, Statement, render
 
 
@@ -27,6 +28,7 @@ class SqlAlchemyLink:
         self._connection = connection
         self._transaction: RootTransaction | None = None
         self._backend: object = None
+        self._begun: Any = None
 
     @property
     def family(self) -> Family:
@@ -51,9 +53,10 @@ class SqlAlchemyLink:
             # Whatever the engine is set to: one snapshot for a load, and what is there now for a look.
             level = "REPEATABLE READ" if mode == "snapshot" else "READ COMMITTED"
             connection.execution_options(isolation_level=level)
-        refuse_autocommit(self._driver, self._raw)
+        self._begun = raw = self._raw
+        refuse_autocommit(self._driver, raw)
         self._transaction = connection.begin()
-        self._backend = self._driver.backend(self._raw)
+        self._backend = self._driver.backend(raw)
         if self.family == "sqlite":
             if self.standing() != "none":
                 # Some programs have a hook that begins; nothing has been done in it.
@@ -71,7 +74,7 @@ class SqlAlchemyLink:
 
     def run_together(self, statements: Sequence[Statement]) -> Outcome:
         if self._pipelines:
-            return pipelined(self._raw, statements)
+            return together(self._raw, statements)
         return [self.run(statement) for statement in statements][-1]
 
     def watch(self, watcher: Watcher | None) -> None:
@@ -81,10 +84,11 @@ class SqlAlchemyLink:
             _watchers[self._connection] = watcher
 
     def standing(self) -> Standing:
-        return "none" if self._connection.invalidated else self._driver.standing(self._raw)
+        # Asked before every statement: SQLAlchemy's own way to the driver's connection is a long one.
+        return "none" if self._connection.invalidated else self._driver.standing(self._begun)
 
     def same_backend(self) -> bool:
-        return not self._connection.invalidated and self._driver.backend(self._raw) == self._backend
+        return not self._connection.invalidated and self._driver.backend(self._begun) == self._backend
 
     def commit(self) -> None:
         assert self._transaction is not None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
 from tenure.errors import StoreCannotLockError
 from tenure.sql._drivers import Driver, Standing
-from tenure.sql._statements import Family, Outcome, Statement, render
+from tenure.sql._statements import Family, Outcome, Statement
 
 Mode = Literal["write", "snapshot", "look"]
 """What a transaction is for: to write, to read at one moment, or to see what is there now."""
@@ -78,19 +77,3 @@ def refuse_autocommit(driver: Driver, raw: Any) -> None:
             "this connection commits every statement by itself, so nothing can be refused as a whole",
             hint="do not use AUTOCOMMIT on the engine that the fence is given",
         )
-
-
-def pipelined(raw: Any, statements: Sequence[Statement]) -> Outcome:
-    """
-    Send *statements* to psycopg's connection at once, and BEGIN with them.
-
-    A fenced transaction then needs no more round trips than the same one without the fence.
-    """
-    from psycopg import Pipeline  # noqa: PLC0415  only where psycopg is used
-
-    # libpq before 14 has no pipelines.
-    together = raw.pipeline() if Pipeline.is_supported() else contextlib.nullcontext()
-    with together:
-        cursors = [raw.execute(*render(statement, "pyformat")) for statement in statements]
-    last = cursors[-1]
-    return Outcome(last.fetchall() if last.description else (), last.rowcount)

@@ -16,10 +16,11 @@ from tenure._clock import Clock
 from tenure.errors import StoreCannotLockError
 from tenure.sql._base import Fence
 from tenure.sql._drivers import DRIVERS, Standing
-from tenure.sql._link import Link, Mode, Watcher, pipelined, refuse_autocommit
+from tenure.sql._link import Link, Mode, Watcher, refuse_autocommit
 from tenure.sql._operations import reading_failed, snapshot
 from tenure.sql._pin import CommitToken, Pin, check_scope
 from tenure.sql._publishing import Publish
+from tenure.sql._roundtrip import one_by_one, together
 from tenure.sql._scope import Held, Plan, Scope
 from tenure.sql._settings import AdvisoryXactLock, Context, SetLocal, Settings
 from tenure.sql._statements import Family, Outcome, Statement
@@ -61,10 +62,10 @@ class PsycopgLink:
         self._transaction = transaction
 
     def run(self, statement: Statement) -> Outcome:
-        return self.run_together([statement])
+        return one_by_one(self._connection, [statement])
 
     def run_together(self, statements: Sequence[Statement]) -> Outcome:
-        return pipelined(self._connection, statements)
+        return together(self._connection, statements)
 
     def watch(self, watcher: Watcher | None) -> None:
         """Nothing to do: a `FencedCursor` asks by itself."""
