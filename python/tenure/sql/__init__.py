@@ -11,6 +11,9 @@ The SQL epoch fence: a writer that was replaced fails inside the database, at it
 
 The map; each module uses only those below it.
 
+    _files         FileStorage and ScopedFiles: file trees behind the fence
+    _file_tables   ... the tables they are in
+    _tree          ... and a tree as a value
     _aio           AsyncEpochFence, the same for asyncio
     _fence         EpochFence, on SQLAlchemy 2
     _transaction   what a program has of a fenced transaction, and of a load
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
         StaleEpochError,
     )
     from tenure.sql._fence import EpochFence
+    from tenure.sql._files import FileEdit, FileStorage, ScopedFiles
     from tenure.sql._operations import Applied, NotApplied, Resolution, Unknown
     from tenure.sql._pin import CommitToken, Pin
     from tenure.sql._psycopg import FencedCursor, PsycopgFence, epoch_fence
@@ -63,6 +67,8 @@ __all__ = [
     "FenceError",
     "FencedCursor",
     "FencedTransaction",
+    "FileEdit",
+    "FileStorage",
     "LeaseLostAppliedError",
     "NotApplied",
     "Notice",
@@ -74,6 +80,7 @@ __all__ = [
     "ScopeExistsError",
     "ScopeGoneError",
     "ScopeLostError",
+    "ScopedFiles",
     "SetLocal",
     "Snapshot",
     "StaleEpochError",
@@ -95,6 +102,8 @@ _ROOMS = {
     "FenceError": "_errors",
     "FencedCursor": "_psycopg",
     "FencedTransaction": "_transaction",
+    "FileEdit": "_files",
+    "FileStorage": "_files",
     "LeaseLostAppliedError": "_errors",
     "NotApplied": "_operations",
     "Notice": "_publishing",
@@ -106,6 +115,7 @@ _ROOMS = {
     "ScopeExistsError": "_errors",
     "ScopeGoneError": "_errors",
     "ScopeLostError": "_errors",
+    "ScopedFiles": "_files",
     "SetLocal": "_settings",
     "Snapshot": "_transaction",
     "StaleEpochError": "_errors",
