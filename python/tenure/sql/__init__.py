@@ -123,6 +123,7 @@ _ROOMS = {
     "epoch_fence": "_psycopg",
     "freshness": "_publishing",
 }
+_EXTRAS = {"sqlalchemy": "sql", "psycopg": "postgresql"}
 
 
 def __getattr__(name: str) -> object:
@@ -133,10 +134,12 @@ def __getattr__(name: str) -> object:
     try:
         value: object = getattr(import_module(f"{__name__}.{_ROOMS[name]}"), name)
     except ModuleNotFoundError as error:
-        if error.name not in ("sqlalchemy", "psycopg", "greenlet"):
+        library = (error.name or "").partition(".")[0]
+        if library not in _EXTRAS:
             raise
         raise ModuleNotFoundError(
-            f"tenure.sql.{name} needs {error.name}, which is not installed: pip install 'tenure[sql]'", name=error.name
+            f"tenure.sql.{name} needs {library}, which is not installed: pip install 'tenure[{_EXTRAS[library]}]'",
+            name=library,
         ) from error
     if isinstance(value, type) or callable(value):
         value.__module__ = __name__

@@ -9,6 +9,7 @@ Source: PostgreSQL's manual, "Pipeline Mode".
 from __future__ import annotations
 
 import contextlib
+import itertools
 import select
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +21,8 @@ from tenure.sql._statements import Outcome, Statement, render
 _FORGOTTEN = ("26000", "0A000")
 # What this process has prepared, by the connection: the statement's text and its name.
 _prepared: WeakKeyDictionary[Any, dict[str, bytes]] = WeakKeyDictionary()
+# Never twice in a process: whoever prepared something that we do not know of has another name for it.
+_numbers = itertools.count(1)
 
 
 def together(raw: Any, statements: Sequence[Statement]) -> Outcome:
@@ -62,10 +65,13 @@ def _pipelined(raw: Any, statements: Sequence[Statement], *, begins: bool) -> Ou
     pgconn = raw.pgconn
     pgconn.enter_pipeline_mode()
     try:
+        sent: list[_Sent] = []
         if begins:
             pgconn.send_query_params(_begin(raw), None)
+            sent.append(None)
         for statement in statements:
-            _send(raw, statement)
+            # In a transaction that is not ours a forgotten one could not be made good.
+            sent += _send(raw, statement, prepares=begins and raw.prepare_threshold is not None)
         pgconn.pipeline_sync()
         results = _results(pgconn)
         pgconn.exit_pipeline_mode()
@@ -74,20 +80,27 @@ def _pipelined(raw: Any, statements: Sequence[Statement], *, begins: bool) -> Ou
         with contextlib.suppress(Exception):
             raw.close()
         raise
-    return _outcome(raw, results)
+    return _outcome(raw, sent, results)
 
 
-def _send(raw: Any, statement: Statement) -> None:
+_Sent = tuple[str, bytes] | None
+"""What was prepared under which name; None for all that is no preparation."""
+
+
+def _send(raw: Any, statement: Statement, *, prepares: bool) -> list[_Sent]:
     sql, values = render(statement, "numeric_dollar")
     params = [None if value is None else str(value).encode() for value in values]
-    if raw.prepare_threshold is None or not params:
+    if not prepares or not params:
         raw.pgconn.send_query_params(sql.encode(), params)
-        return
-    known = _prepared.setdefault(raw, {})
-    if sql not in known:
-        known[sql] = f"tenure_{len(known)}".encode()
-        raw.pgconn.send_prepare(known[sql], sql.encode())
-    raw.pgconn.send_query_prepared(known[sql], params)
+        return [None]
+    name = _prepared.get(raw, {}).get(sql)
+    if name is not None:
+        raw.pgconn.send_query_prepared(name, params)
+        return [None]
+    name = f"tenure_{next(_numbers)}".encode()
+    raw.pgconn.send_prepare(name, sql.encode())
+    raw.pgconn.send_query_prepared(name, params)
+    return [(sql, name), None]
 
 
 def _begin(raw: Any) -> bytes:
@@ -104,7 +117,7 @@ def _begin(raw: Any) -> bytes:
 
 def _results(pgconn: Any) -> list[Any]:
     """All that is answered up to the Sync. Waits in `poll`, where Ctrl-C comes through."""
-    from psycopg import pq  # noqa: PLC0415  see above
+    from psycopg import OperationalError, pq  # noqa: PLC0415  see above
 
     results: list[Any] = []
     poll = select.poll()
@@ -119,20 +132,26 @@ def _results(pgconn: Any) -> list[Any]:
             pgconn.consume_input()
         result = pgconn.get_result()
         if result is None:
+            # Between two results; or for ever, when there is nobody any more to send one.
+            if pgconn.status != pq.ConnStatus.OK:
+                raise OperationalError(pgconn.get_error_message())
             continue
         if result.status == pq.ExecStatus.PIPELINE_SYNC:
             return results
         results.append(result)
 
 
-def _outcome(raw: Any, results: Sequence[Any]) -> Outcome:
+def _outcome(raw: Any, sent: Sequence[_Sent], results: Sequence[Any]) -> Outcome:
     from psycopg import pq  # noqa: PLC0415  see above
     from psycopg.errors import error_from_result  # noqa: PLC0415  see above
 
-    for result in results:
+    # What follows a failure is not answered, and what was prepared before it stays.
+    for preparation, result in zip(sent, results, strict=False):
         if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
-            _prepared.get(raw, {}).clear()
             raise error_from_result(result, raw.info.encoding)
+        if preparation is not None:
+            sql, name = preparation
+            _prepared.setdefault(raw, {})[sql] = name
     last = results[-1]
     rows = [tuple(_value(last, row, column) for column in range(last.nfields)) for row in range(last.ntuples)]
     return Outcome(rows, last.command_tuples if last.command_tuples is not None else -1)
