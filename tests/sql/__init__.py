@@ -1,0 +1,1 @@
+"""The SQL epoch fence on real databases."""
