@@ -535,3 +535,28 @@ def test_a_name_that_this_writer_condemned_is_not_used_again_while_it_writes(
         writer.commit()
         datastore.blobs.delete(late)
         assert datastore.read("f") == BIG
+
+
+@pytest.mark.parametrize("how", ["refused", "unknown"])
+def test_a_commit_that_landed_is_not_reported_as_failed_because_of_the_snapshot_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Found by the simulation, seed 30."""
+    monkeypatch.setattr("tenure._datastore._writer.SNAPSHOT_EVERY", 1)
+    store = MemoryStore()
+    datastore = Datastore.create(store, patience_s=0.0)
+    with datastore.checkout(tmp_path / "c") as checkout, checkout.writer() as writer:
+        writer.put("f", b"x")
+        fault = store.on("create", _keys.entry(3))
+        if how == "refused":
+            fault.fail()
+        else:
+            fault.lose_reply()
+            store.on("read", _keys.entry(3)).fail()
+        done = writer.commit("landed")
+        assert done is not None
+        assert done.slot == 2
+        writer.put("f", b"y")
+        assert writer.commit("next") is not None
+    assert datastore.read("f") == b"y"
+    assert [line.message for line in datastore.log() if line.kind == "commit"] == ["landed", "next"]
