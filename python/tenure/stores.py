@@ -4,6 +4,7 @@ Where leases live: `open_store(url)`, and the protocol every store keeps.
     a path              a directory on this machine, or on one that it mounts
     file:///srv/data    the same, percent-encoded; `file:data` is relative to the current directory
     memory:NAME         this process's memory, for tests
+    s3://bucket/prefix  Amazon S3 and what speaks like it; also gs:// and az://container/prefix (extra `objects`)
 """
 
 from __future__ import annotations
@@ -81,4 +82,11 @@ def _open_memory_url(url: str, rest: str) -> Store:
     return MemoryStore.named(rest)
 
 
+def _open_bucket_url(url: str, _: str) -> Store:
+    from tenure._store._object import ObjectStore  # noqa: PLC0415  its client is an extra
+
+    return ObjectStore.at(url)
+
+
 _OPENERS: dict[str, Callable[[str, str], Store]] = {"file": _open_file_url, "memory": _open_memory_url}
+_OPENERS |= dict.fromkeys(("s3", "gs", "az"), _open_bucket_url)

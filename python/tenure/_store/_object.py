@@ -1,0 +1,352 @@
+"""
+A bucket as a store: S3, Google Cloud Storage, Azure.
+
+The client sends each request once; trying again is ours, because only who knows the bytes can tell afterwards what a lost
+reply has hidden. On any unclear answer the same bytes go out under the same condition, and if that is refused the key is
+read: our bytes, somebody else's, or nothing. Out of time is "nobody can tell", never "lost".
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+
+from tenure._clock import SystemClock
+from tenure._store import _object_blobs as blobs
+from tenure._store._object_answers import Answer, store_error, understood
+from tenure._store._object_probe import Probe
+from tenure._store._object_url import Location
+from tenure._store._protocol import Created, Stored, check_key, check_prefix
+from tenure._store._records import MAX_SIZE_BYTES, check_data
+from tenure.errors import StoreError, StoreUnavailableError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+Result = TypeVar("Result")
+
+# An operation lasts for two attempts of the full length, or for many short ones.
+_ATTEMPTS_OF_FULL_LENGTH = 2
+_FIRST_PAUSE_S, _BUSY_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.5, 1.0
+# What one request brings, and obstore then hands out in one piece.
+_PAGE = {"s3": 1000, "gs": 1000, "az": 5000}
+
+
+class ObjectStore:
+    """
+    The objects below a prefix of a bucket.
+
+    Before its first write, a store that was never proven is tried in scratch keys: one that takes a second writer for the
+    first is refused. Reading needs no such proof, and no permission to write.
+
+    Args:
+        where: bucket, prefix and options.
+        attempt_s: seconds for one request; an operation takes twice that at most.
+    """
+
+    def __init__(self, where: Location, *, attempt_s: float | None = None) -> None:
+        self._where = where
+        self._attempt_s = where.attempt_s if attempt_s is None else attempt_s
+        self._obstore: ModuleType | None = None
+        self._client: Any = None
+        # Once seen to list in no order, it is never asked to start in the middle.
+        self._unordered = False
+        self._probe = Probe(where)
+
+    @staticmethod
+    def at(url: str) -> ObjectStore:
+        """The store at *url*. Nothing is asked before the first operation."""
+        return ObjectStore(Location.parse(url))
+
+    @property
+    def url(self) -> str:
+        return self._where.url
+
+    @property
+    def where(self) -> Location:
+        """Bucket, prefix and options."""
+        return self._where
+
+    @property
+    def attempt_s(self) -> float:
+        """Seconds for one request."""
+        return self._attempt_s
+
+    def within(self, seconds: float) -> ObjectStore:
+        """The same store, each of whose operations ends within *seconds*."""
+        attempt_s = min(self._attempt_s, seconds / _ATTEMPTS_OF_FULL_LENGTH)
+        return self if attempt_s == self._attempt_s else ObjectStore(self._where, attempt_s=attempt_s)
+
+    def create(self, key: str, data: bytes) -> Created:
+        check_key(key)
+        check_data(data)
+        self._probe.prove(self)
+        return self.create_anything(key, data)
+
+    def create_anything(self, key: str, data: bytes) -> Created:
+        """As `create`, for scratch keys too, and unproven."""
+        effort = _Effort(self, key, "create a record")
+        for _ in effort.attempts():
+            answer = self._ask(lambda api: api.put(self._client, key, data, mode="create", use_multipart=False))
+            if not isinstance(answer, Answer):
+                return Created(True, data)
+            effort.meets(answer)
+            if answer.kind != "refused":
+                continue
+            found = self._get(key)
+            if isinstance(found, Answer):
+                effort.meets(found)
+            elif found is not None:
+                # Without an attempt of ours that may have arrived, equal bytes are somebody else's equal bytes.
+                return Created(effort.may_have_arrived and found.data == data, found.data)
+            # Refused, and nothing there: a 409, which says that others were writing, and nothing of who won.
+        raise effort.is_over()
+
+    def read(self, key: str, *, durable: bool = False) -> Stored | None:  # noqa: ARG002  what a bucket shows is durable
+        check_key(key)
+        return self.read_anything(key)
+
+    def read_anything(self, key: str) -> Stored | None:
+        """As `read`, for scratch keys too."""
+        effort = _Effort(self, key, "read a record", writes=False)
+        for _ in effort.attempts():
+            found = self._get(key)
+            if not isinstance(found, Answer):
+                return found
+            effort.meets(found)
+        raise effort.is_over()
+
+    def replace(self, key: str, data: bytes, version: str) -> str | None:
+        check_key(key)
+        check_data(data)
+        return self.replace_anything(key, data, version)
+
+    def replace_anything(self, key: str, data: bytes, version: str) -> str | None:
+        """As `replace`, for scratch keys too."""
+        # Google compares generations, the others tags. obstore takes no None for either.
+        condition = {"version" if self._where.scheme == "gs" else "e_tag": version}
+        effort = _Effort(self, key, "replace a record")
+        for _ in effort.attempts():
+            answer = self._ask(lambda api: api.put(self._client, key, data, mode=condition, use_multipart=False))
+            if not isinstance(answer, Answer):
+                return self._version(answer)
+            # Absent is the answer of S3 to a condition on a key that is not there.
+            absent = answer.kind == "absent"
+            if not absent:
+                effort.meets(answer)
+            if answer.kind not in ("refused", "absent"):
+                continue
+            found = self._get(key)
+            if isinstance(found, Answer):
+                effort.meets(found)
+            elif found is not None and found.data == data and effort.may_have_arrived:
+                return found.version
+            elif found is not None and found.version == version:
+                # A 409: others were writing, and what they wrote was refused too.
+                continue
+            elif effort.may_have_arrived:
+                # Ours may have been there before what is there now: one record that everybody writes keeps no history.
+                raise effort.is_over()
+            else:
+                return None
+        raise effort.is_over()
+
+    def list(self, prefix: str = "", after: str = "") -> Iterator[str]:
+        check_prefix(prefix)
+        return self._keys(prefix, after)
+
+    def _keys(self, prefix: str, after: str) -> Iterator[str]:
+        for key in self.list_anything(prefix, after):
+            try:
+                check_key(key)
+            except ValueError:
+                # Somebody else's, or a scratch key of ours.
+                continue
+            yield key
+
+    def list_anything(self, prefix: str, after: str = "") -> Iterator[str]:
+        """As `list`, with scratch keys and whatever else is there."""
+        while not self._unordered:
+            # A list of its own for each page: one that broke off goes on where it was.
+            page = self._page(prefix, after)
+            if any(later <= earlier for earlier, later in zip([after, *page], page, strict=False)):
+                self._unordered = True
+                break
+            yield from page
+            if len(page) < _PAGE[self._where.scheme]:
+                return
+            after = page[-1]
+        # All that is there, put in order, and nothing of which has been handed out.
+        yield from sorted(key for key in self._everything(prefix) if key > after)
+
+    def _page(self, prefix: str, after: str) -> list_[str]:
+        size = _PAGE[self._where.scheme]
+
+        def ask(api: ModuleType) -> list_[str]:
+            found = api.list(self._client, prefix or None, offset=after or None, chunk_size=size)
+            return [one["path"] for one in next(iter(found), ())]
+
+        return self._listed(ask, prefix)
+
+    def _everything(self, prefix: str) -> list_[str]:
+        return self._listed(
+            lambda api: [one["path"] for one in api.list(self._client, prefix or None).collect()], prefix
+        )
+
+    def _listed(self, ask: Callable[[ModuleType], list_[str]], prefix: str) -> list_[str]:
+        effort = _Effort(self, prefix, "list records", writes=False)
+        for _ in effort.attempts():
+            answer = self._ask(ask)
+            if not isinstance(answer, Answer):
+                return answer
+            effort.meets(answer)
+        raise effort.is_over()
+
+    def delete(self, key: str) -> None:
+        check_key(key)
+        self.delete_anything(key)
+
+    def delete_anything(self, key: str) -> None:
+        """As `delete`, for scratch keys too."""
+        effort = _Effort(self, key, "delete a record")
+        for _ in effort.attempts():
+            answer = self._ask(lambda api: api.delete(self._client, key))
+            if not isinstance(answer, Answer) or answer.kind == "absent":
+                return
+            effort.meets(answer)
+        raise effort.is_over()
+
+    def put_stream(self, key: str, source: BinaryIO) -> bool:
+        """
+        As `Streams.put_stream`, for keys that name their content.
+
+        What is large goes in parts, which no store puts together under a condition: two writers of one key then both
+        write it, and bring the same bytes.
+        """
+        check_key(key)
+        self._probe.prove(self)
+        return blobs.put(self, key, source)
+
+    def get_stream(self, key: str) -> BinaryIO | None:
+        check_key(key)
+        return blobs.get(self, key)
+
+    def ask(self, work: Callable[[ModuleType, Any], Result]) -> Result | Answer:
+        """Let *work* do one request with the client, for what is not one of the five operations."""
+        return self._ask(lambda api: work(api, self._client))
+
+    def _get(self, key: str) -> Stored | Answer | None:
+        def ask(api: ModuleType) -> Stored:
+            found = api.get(self._client, key)
+            size = found.meta["size"]
+            if size > MAX_SIZE_BYTES:
+                raise _TooLargeError(size)
+            return Stored(bytes(found.bytes()), self._version(found.meta))
+
+        try:
+            answer = self._ask(ask)
+        except _TooLargeError as error:
+            name = f"{self._where.name}/{key}"
+            raise StoreError(
+                f"a record is larger than any record may be. key=`{name}`, size_bytes=`{error}`,"
+                f" limit_bytes=`{MAX_SIZE_BYTES}`",
+                hint="nothing was read; find out who wrote it, and move it away",
+                errno=errno.EFBIG,
+                filename=name,
+            ) from None
+        return None if isinstance(answer, Answer) and answer.kind == "absent" else answer
+
+    def _version(self, meta: Any) -> str:
+        return str(meta["version" if self._where.scheme == "gs" else "e_tag"] or "")
+
+    def _ask(self, work: Callable[[ModuleType], Result]) -> Result | Answer:
+        api = self._ready()
+        try:
+            return work(api)
+        except api.exceptions.BaseError as error:
+            answer = understood(error)
+        except FileNotFoundError as error:
+            answer = understood(error)
+        # Outside the handlers, so that what is raised next does not carry the client's own words as its context.
+        return answer
+
+    def _ready(self) -> ModuleType:
+        _check_not_forked(self._where)
+        if self._obstore is None:
+            self._client = self._where.client(self._attempt_s)
+            import obstore  # noqa: PLC0415  an extra, and slow to load
+            import obstore.exceptions  # noqa: PLC0415
+
+            self._obstore = obstore
+        return self._obstore
+
+
+class _Effort:
+    """One operation's attempts, and what their answers leave open."""
+
+    def __init__(self, store: ObjectStore, key: str, doing: str, *, writes: bool = True) -> None:
+        self._store = store
+        self._key = key
+        self._doing = doing
+        self._writes = writes
+        self._last: Answer | None = None
+        self.may_have_arrived = False
+
+    def attempts(self) -> Iterator[None]:
+        """The first attempt, and further ones as long as one of full length still fits into the time."""
+        clock, pause = SystemClock(), _FIRST_PAUSE_S
+        last_start = clock.elapsed() + (_ATTEMPTS_OF_FULL_LENGTH - 1) * self._store.attempt_s
+        yield
+        while True:
+            if self._last is not None and self._last.is_busy:
+                # For how long it wants to be left alone stands in a header that obstore keeps to itself.
+                pause = max(pause, _BUSY_PAUSE_S)
+            # Of two writers that met, one has to come back first.
+            wait = pause * random.uniform(0.5, 1.0)
+            if clock.elapsed() + wait > last_start:
+                return
+            clock.sleep(wait)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            yield
+
+    def meets(self, answer: Answer) -> None:
+        """Note *answer*, and raise if no further attempt can bring a better one."""
+        self._last = answer
+        self.may_have_arrived |= answer.kind == "unclear" and self._writes
+        if answer.kind in ("impossible", "absent"):
+            raise self.is_over()
+
+    def is_over(self) -> StoreError:
+        """The error for an operation without an outcome."""
+        applied = None if self.may_have_arrived else False
+        if self._last is None:
+            return StoreUnavailableError(
+                f"cannot {self._doing}: no time for one attempt. store=`{self._store.where.name}`", applied=applied
+            )
+        return store_error(self._last, self._store.where, self._key, self._doing, applied=applied)
+
+
+class _TooLargeError(Exception):
+    pass
+
+
+# The client's threads are not there in a forked child, and a request would wait for them for ever.
+_used_by: int | None = None
+
+
+def _check_not_forked(where: Location) -> None:
+    global _used_by
+    if _used_by is None:
+        _used_by = os.getpid()
+    elif _used_by != os.getpid():
+        raise StoreError(
+            f"this process was forked from one that had used an object store. store=`{where.name}`",
+            hint="fork before the first use, or start processes anew (multiprocessing's `spawn`)",
+        )
+
+
+# Inside the class, `list` is the method.
+list_ = list
