@@ -5,6 +5,8 @@ The map of the house; each room imports only from rooms below it.
 
     _cli          the command                                     tenure run / status / release / doctor ...
     aio           the lease for asyncio                           tenure.aio
+    _datastore    files in many checkouts, one writer              Datastore, Checkout
+    _commit       what was committed, in order, for good          CommitLog, Outbox, CrashMarker
     _pidfile      the lease behind a file that old tools read     PidFile
     _lease        who may write now                               WriterLease, Hold
     _judgement    one rule: lifeline, then identity, else unknown
@@ -16,6 +18,8 @@ The map of the house; each room imports only from rooms below it.
 
 from tenure._identity import Judgement, ProcessIdentity, Verdict, Watch, WatchSet, judge, judge_many
 from tenure.errors import (
+    CommitUnknownError,
+    ContentMismatchError,
     Error,
     FencedError,
     HoldError,
@@ -32,6 +36,9 @@ from tenure.errors import (
 # typing.TYPE_CHECKING without typing, which takes longer to import than all of this.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from tenure._commit._entry import Entry
+    from tenure._commit._log import CommitLog
+    from tenure._commit._writer import Committed, LogWriter, Prepared
     from tenure._lease._force import ForcedRelease
     from tenure._lease._history import PastHold
     from tenure._lease._hold import Hold
@@ -41,6 +48,11 @@ if TYPE_CHECKING:
     from tenure.stores import open_store
 
 __all__ = [
+    "CommitLog",
+    "CommitUnknownError",
+    "Committed",
+    "ContentMismatchError",
+    "Entry",
     "Error",
     "FencedError",
     "ForcedRelease",
@@ -49,8 +61,10 @@ __all__ = [
     "IdentityError",
     "Judgement",
     "LeaseStatus",
+    "LogWriter",
     "PastHold",
     "PidFile",
+    "Prepared",
     "ProcessIdentity",
     "RecordError",
     "RecordTooNewError",
@@ -70,11 +84,16 @@ __all__ = [
 
 # Made when first asked for (PEP 562): a program that only judges need not pay for json, dataclasses and a store.
 _ROOMS = {
+    "CommitLog": "tenure._commit._log",
+    "Committed": "tenure._commit._writer",
+    "Entry": "tenure._commit._entry",
     "ForcedRelease": "tenure._lease._force",
     "Hold": "tenure._lease._hold",
     "LeaseStatus": "tenure._lease._sight",
+    "LogWriter": "tenure._commit._writer",
     "PastHold": "tenure._lease._history",
     "PidFile": "tenure._pidfile",
+    "Prepared": "tenure._commit._writer",
     "WriterLease": "tenure._lease._lease",
     "open_store": "tenure.stores",
 }

@@ -427,6 +427,14 @@ def rename_noreplace(source: str, target: str, *, dir_fd: int) -> None:
         OSError: EINVAL or ENOSYS where the file system or the kernel cannot do it.
     """
 
+def sync_filesystem(fd: int) -> None:
+    """
+    Make durable all that was written to the file system of *fd*: one call, however many files. syncfs(2), elsewhere sync(2).
+
+    Raises:
+        OSError: what the system says; on Windows always, which has no such call.
+    """
+
 def filesystem_type(fd: int) -> str | None:
     """
     The kind of file system that *fd* is on, if it is one whose locks this machine's kernel alone manages, else None.

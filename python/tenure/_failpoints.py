@@ -17,6 +17,11 @@ variable `TENURE_FAILPOINTS` a point costs one look at an empty dictionary.
 | `lease.started` | the heartbeat exists, the pulse has not started |
 | `lease.beat` | a renewal is about to be written |
 | `lease.releasing` | the last hold was given back: the pulse still runs, nothing says "released" yet |
+| `log.looked` | the end of the log is known, no seal is there |
+| `log.sealed` | the seal is in the log, nobody has looked whether it may stand there |
+| `log.putting` | a commit is about to be put |
+| `log.put` | it is in its slot, nobody has been told |
+| `log.floor` | the new floor is noted, nothing below it removed |
 
 | action | what happens there |
 |---|---|

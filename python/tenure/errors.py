@@ -4,6 +4,8 @@ What can go wrong, drawn, then the classes.
     Error
     ├── WriterBusyError(TimeoutError)   somebody holds the lease                       exit 75
     ├── FencedError                     we have been replaced                          exit 1
+    ├── CommitUnknownError              a commit may have landed: ask before all else  exit 1
+    ├── ContentMismatchError            a file changed between staging and commit      exit 1
     ├── RecordError(ValueError)         a record is damaged; its bytes are kept        exit 1
     │   └── RecordTooNewError           a newer tenure wrote it: upgrade               exit 1
     ├── StoreError(OSError)             the store failed                               exit 1
@@ -24,9 +26,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, ClassVar
 
+    from tenure._commit._writer import Prepared
     from tenure._core import Judgement
 
 __all__ = [
+    "CommitUnknownError",
+    "ContentMismatchError",
     "Error",
     "FencedError",
     "HoldError",
@@ -123,6 +128,38 @@ class FencedError(Error):
 
     ours: int
     current: int
+
+
+class CommitUnknownError(Error):
+    """
+    No clear answer came in time: the commit may have landed, or may yet. Ask `CommitLog.resolve` before anything else.
+
+    Attributes:
+        commit_id: the commit's id; committing again with the same one lands it once.
+        attempt: what was sent, for `CommitLog.resolve`.
+    """
+
+    kind = "commit_unknown"
+
+    commit_id: str
+    attempt: Prepared
+
+
+class ContentMismatchError(Error):
+    """
+    What was staged is not what the file holds at the commit; the whole commit is refused, and nothing of it is visible.
+
+    Attributes:
+        path: the file.
+        staged: size and SHA-256 when it was staged, as ``SIZE:DIGEST``.
+        found: the same at the commit; `missing` where there is no file any more.
+    """
+
+    kind = "content_mismatch"
+
+    path: str
+    staged: str
+    found: str
 
 
 class RecordError(Error, ValueError):

@@ -13,9 +13,18 @@ import os
 import re
 from collections.abc import Callable
 
-from tenure._store._protocol import Created, LocalDirectory, Store, Stored, as_directory
+from tenure._store._protocol import Created, LocalDirectory, Store, Stored, Streams, as_directory, as_streams
 
-__all__ = ["Created", "LocalDirectory", "Store", "Stored", "as_directory", "open_store"]
+__all__ = [
+    "Created",
+    "LocalDirectory",
+    "Store",
+    "Stored",
+    "Streams",
+    "as_directory",
+    "as_streams",
+    "open_store",
+]
 
 # Two characters at least, as a single letter is a Windows drive; RFC 3986 has the rest.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")

@@ -23,6 +23,27 @@ MAX_BYTES = 16_384
 # Shorter cannot be kept by a busy machine, longer is a mistake: nobody waits a day for a silent holder.
 MIN_TTL, MAX_TTL = 0.05, 86_400.0
 _MAX_LABEL = 200
+_MAX_PATH = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class WorksIn:
+    """
+    The checkout that a holder writes in. Its `id` decides, its `path` is for people.
+
+    In the claim, because a file of its own beside the claim could be rewritten or removed by a holder that was replaced.
+    """
+
+    id: str
+    path: str
+
+    @staticmethod
+    def from_record(record: object) -> WorksIn | None:
+        """None for whatever is not one."""
+        if not isinstance(record, dict):
+            return None
+        name, path = (_text(record.get(field), _MAX_PATH) for field in ("id", "path"))
+        return WorksIn(name, path or "") if name else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +66,7 @@ class Claim:
     host_name: str | None
     acquired_at: str | None
     lifeline: Place | None
+    checkout: WorksIn | None = None
     tombstone: bool = False
 
     def encode(self) -> bytes:
@@ -61,6 +83,8 @@ class Claim:
             "acquired_at": self.acquired_at,
             "lifeline": None if self.lifeline is None else self.lifeline.to_record(),
         }
+        if self.checkout is not None:
+            fields["checkout"] = {"id": self.checkout.id, "path": self.checkout.path}
         if self.tombstone:
             fields["tombstone"] = True
         return (json.dumps(fields, separators=(",", ":")) + "\n").encode()
@@ -91,6 +115,7 @@ class Claim:
             host_name=_text(fields.get("host_name"), 255),
             acquired_at=_text(fields.get("acquired_at"), 64),
             lifeline=Place.from_record(fields.get("lifeline")),
+            checkout=WorksIn.from_record(fields.get("checkout")),
             tombstone=fields.get("tombstone") is True,
         )
 

@@ -59,6 +59,19 @@ class Hold:
         self._not_released()
         self._tenancy.check()
 
+    def check_here(self) -> None:
+        """
+        All that `check` asks, except the store: is this the process that took it, with its lifeline, and not expired.
+
+        For those whose very write is refused when a successor is there, as a commit to the log is: they need not ask
+        first.
+
+        Raises:
+            As `check`.
+        """
+        self._not_released()
+        self._tenancy.check_here()
+
     def renew(self) -> None:
         """
         Beat once and look whether anybody has taken over. The pulse does this every ttl / 3; nobody else needs to.

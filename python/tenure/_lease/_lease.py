@@ -13,7 +13,7 @@ from tenure._identity import host_name
 from tenure._judgement import Asker
 from tenure._lease import _keys, _log
 from tenure._lease._attempt import Attempt
-from tenure._lease._claim import Claim, check_terms
+from tenure._lease._claim import Claim, WorksIn, check_terms
 from tenure._lease._force import ForcedRelease, force_release
 from tenure._lease._forsaken import is_forsaken
 from tenure._lease._history import PastHold, history
@@ -44,6 +44,7 @@ class WriterLease:
         label: what this writer is doing, shown to those who wait for it; one printable line of at most 200 characters.
         on_lost: called once, from any thread, with the hold that was lost. An exception in it is logged.
         host_id, host_id_is_unique: the operator's word about this host; see `judge`.
+        works_in: the checkout that this writer changes files in, for those who would touch the same files.
         clock: where time comes from; for tests.
 
     Raises:
@@ -67,6 +68,7 @@ class WriterLease:
         on_lost: Callable[[Hold], None] | None = None,
         host_id: str | None = None,
         host_id_is_unique: bool | None = None,
+        works_in: WorksIn | None = None,
         clock: Clock | None = None,
     ) -> None:
         check_terms(ttl, skew, label)
@@ -75,6 +77,7 @@ class WriterLease:
         self._skew = float(skew)
         self._label = label
         self._on_lost = on_lost
+        self._works_in = works_in
         self._asker = Asker(host_id, host_id_is_unique)
         self._clock: Clock = SystemClock() if clock is None else clock
         self._observer = Observer(self._store, self._asker, self._clock)
@@ -266,6 +269,7 @@ class WriterLease:
             host_name=host_name() or None,
             acquired_at=self._clock.wall(),
             lifeline=None if attempt.lifeline is None else attempt.lifeline.place,
+            checkout=self._works_in,
         )
         attempt.claimed_at = self._clock.elapsed()
         if not self._win(attempt.claim):

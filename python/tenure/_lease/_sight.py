@@ -16,7 +16,7 @@ from tenure._identity import Judgement, ProcessIdentity, Verdict
 from tenure._judgement import BROKEN, Asker
 from tenure._lease import _keys
 from tenure._lease._beat import read_beat
-from tenure._lease._claim import Claim
+from tenure._lease._claim import Claim, WorksIn
 from tenure._lease._memory import Memory
 from tenure._lease._silence import Seen, Silence, Watched
 from tenure._lifeline import asked
@@ -49,6 +49,7 @@ class LeaseStatus:
         beat: number of the last heartbeat; 0 if none was seen.
         last_beat: when it was written, by the file system's clock, for people; None where the store does not say.
         retry_after_s: seconds until the earliest takeover: 0 when free, None while the holder is proven alive.
+        checkout: the checkout that its holder works in, where it named one.
         problem: what is wrong with the claim, where it cannot be read.
     """
 
@@ -66,6 +67,7 @@ class LeaseStatus:
     beat: int = 0
     last_beat: str | None = None
     retry_after_s: float | None = 0.0
+    checkout: WorksIn | None = None
     problem: str | None = None
 
     def holder_for_people(self) -> str:
@@ -150,6 +152,7 @@ class Observer:
             beat=beat.number,
             last_beat=None if not beat.stamp else iso(beat.stamp),
             retry_after_s=retry_after,
+            checkout=claim.checkout,
         )
 
     def _unreadable(self, fence: int, problem: str) -> LeaseStatus:

@@ -106,14 +106,26 @@ class Tenancy:
         if self._expired():
             self.renew()
 
+    def check_here(self) -> None:
+        """See `Hold.check_here`."""
+        self._still_us()
+        if self._lifeline is not None and not self._lifeline.is_intact():
+            raise self._lose(self.claim.fence)
+        if self._expired():
+            self.renew()
+
     def renew(self) -> None:
         """See `Hold.renew`."""
+        self._still_us()
+        if not self._pulse.beat():
+            raise self._lose(self.claim.fence + 1)
+
+    def _still_us(self) -> None:
+        """Raise unless this is the very process that our claim names: a clone or a restored checkpoint is another."""
         self.usable()
         holder = self.claim.holder
         if isinstance(holder, ProcessIdentity) and not holder.is_current():
             raise self._lose(self.claim.fence)
-        if not self._pulse.beat():
-            raise self._lose(self.claim.fence + 1)
 
     def usable(self) -> None:
         """Raise unless this is the process that took it and nobody is known to have taken over."""

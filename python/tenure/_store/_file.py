@@ -8,12 +8,13 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from tenure._store._failures import again_if_stale, kind_of, odd_file, told, unclear
 from tenure._store._kernel import close, patience, sync_directory, try_lock, unlock
 from tenure._store._listing import Listing, Swept
 from tenure._store._protocol import Created, Stored, check_key, check_prefix
-from tenure._store._publish import WAYS, Way, publish, temporary_file
+from tenure._store._publish import WAYS, Way, publish, publish_stream, temporary_file
 from tenure._store._records import check_data, version_of
 from tenure._store._tree import Tree, remove
 from tenure.errors import StoreCannotLockError, StoreUnavailableError
@@ -177,6 +178,32 @@ class FileStore:
             # Under the lock: a replace that has looked but not yet renamed would bring the record back.
             with self._locked():
                 remove(directory, segment)
+
+    def put_stream(self, key: str, source: BinaryIO) -> bool:
+        check_key(key)
+        *parents, segment = key.split("/")
+        with told(self._tree.path_of(key), "store content"), self._tree.directory(parents, make=True) as directory:
+            assert directory is not None
+            if kind_of(directory, segment) is not None:
+                # As a loser of `create` does: whoever refers to it must find it after a power cut.
+                sync_directory(directory)
+                return False
+            won, way = publish_stream(directory, segment, source, mode=self._file_mode, ways=self._ways)
+            if won:
+                self._proven = way
+                self._listing.sweep_what_was_met(directory, parents)
+            return won
+
+    def get_stream(self, key: str) -> BinaryIO | None:
+        check_key(key)
+        *parents, segment = key.split("/")
+        with told(self._tree.path_of(key), "read content"), self._tree.directory(parents) as directory:
+            if directory is None:
+                return None
+            try:
+                return os.fdopen(self._tree.open(directory, segment, key, os.O_RDONLY), "rb")
+            except FileNotFoundError:
+                return None
 
     def sweep(self) -> Swept:
         """

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, cast, runtime_checkable
+from typing import BinaryIO, Protocol, cast, runtime_checkable
 
 # Lower case only, because some file systems fold case; no dot in front, because stores keep their own temporary
 # files under such names. Every segment starts with a letter or digit, so "." and ".." cannot be spelled.
@@ -104,6 +104,29 @@ class LocalDirectory(Protocol):
 
     def unlink(self, key: str) -> None:
         """Remove what `open` made, if it is there. Nothing is synced."""
+
+
+class Streams(Protocol):
+    """
+    An optional capability: content of any size, which never is in memory as a whole. Asked for with `as_streams`.
+
+    Like records, it is write-once, complete when visible and durable when `put_stream` returns.
+    """
+
+    def put_stream(self, key: str, source: BinaryIO) -> bool:
+        """
+        Write all that *source* gives under *key* unless the key exists. Returns whether *we* did.
+
+        Nothing becomes visible if *source* raises. Raises `StoreError` as `create` does.
+        """
+
+    def get_stream(self, key: str) -> BinaryIO | None:
+        """What *key* holds, to read from its beginning and to close; None if there is none."""
+
+
+def as_streams(store: Store) -> Streams | None:
+    """*store* as one that takes content of any size, or None."""
+    return cast("Streams", store) if hasattr(store, "put_stream") else None
 
 
 def as_directory(store: Store) -> LocalDirectory | None:

@@ -18,7 +18,8 @@ import re
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Literal, NamedTuple
+from functools import partial
+from typing import BinaryIO, Literal, NamedTuple
 
 from tenure._failpoints import reach
 from tenure._store._failures import unclear
@@ -27,6 +28,10 @@ from tenure._store._tree import SAFELY, create_exclusively, write_all
 
 Way = Literal["link", "rename", "exclusive"]
 WAYS: tuple[Way, ...] = ("link", "rename", "exclusive")
+
+# Writes the content of a new file to its descriptor.
+Fill = Callable[[int], None]
+_PIECE = 1 << 20
 
 # The first kind is locked by its maker for as long as it works and can be swept; the second could not be locked.
 _LOCKED, _UNLOCKED = ".temp-", ".nolock-"
@@ -56,23 +61,42 @@ def publish(directory: int, segment: str, data: bytes, *, mode: int, ways: Seque
     Raises:
         OSError: the system's own; its `applied` is None where the name may have appeared. ENOSYS: no way is possible.
     """
+    return _publish(directory, segment, partial(write_all, data=data), mode, ways)
+
+
+def publish_stream(directory: int, segment: str, source: BinaryIO, *, mode: int, ways: Sequence[Way]) -> Published:
+    """The same for all that *source* gives, in memory that does not grow; what *source* raises leaves nothing behind."""
+    start = source.tell() if source.seekable() else None
+
+    def fill(fd: int) -> None:
+        if start is not None:
+            # Once more, where the first way was not possible here.
+            source.seek(start)
+        while piece := source.read(_PIECE):
+            write_all(fd, piece)
+
+    # In place only in one go: a reader must not see half of it for as long as a large file takes.
+    return _publish(directory, segment, fill, mode, [way for way in ways if way != "exclusive"])
+
+
+def _publish(directory: int, segment: str, fill: Fill, mode: int, ways: Sequence[Way]) -> Published:
     refusal: BaseException | None = None
     for way in ways:
         try:
-            return Published(_HOW[way](directory, segment, data, mode), way)
+            return Published(_HOW[way](directory, segment, fill, mode), way)
         except _NotHereError as exc:
             refusal = exc.__cause__
     raise OSError(errno.ENOSYS, "no way to create a file atomically") from refusal
 
 
-def _by_link(directory: int, segment: str, data: bytes, mode: int) -> bool:
+def _by_link(directory: int, segment: str, fill: Fill, mode: int) -> bool:
     def link(temporary: str) -> None:
         os.link(temporary, segment, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
 
-    return _by_temporary(directory, segment, data, mode, move=link, impossible=_NO_LINKS)
+    return _by_temporary(directory, segment, fill, mode, move=link, impossible=_NO_LINKS)
 
 
-def _by_rename(directory: int, segment: str, data: bytes, mode: int) -> bool:
+def _by_rename(directory: int, segment: str, fill: Fill, mode: int) -> bool:
     def rename(temporary: str) -> None:
         try:
             from tenure._core import rename_noreplace  # noqa: PLC0415  only where links are missing
@@ -80,19 +104,19 @@ def _by_rename(directory: int, segment: str, data: bytes, mode: int) -> bool:
             raise _NotHereError from exc
         rename_noreplace(temporary, segment, dir_fd=directory)
 
-    return _by_temporary(directory, segment, data, mode, move=rename, impossible=_NO_RENAMES)
+    return _by_temporary(directory, segment, fill, mode, move=rename, impossible=_NO_RENAMES)
 
 
 def _by_temporary(
     directory: int,
     segment: str,
-    data: bytes,
+    fill: Fill,
     mode: int,
     *,
     move: Callable[[str], None],
     impossible: Collection[int],
 ) -> bool:
-    with temporary_file(directory, mode, data) as (fd, temporary):
+    with _filled_file(directory, mode, fill) as (fd, temporary):
         try:
             move(temporary)
         except OSError as exc:
@@ -120,7 +144,7 @@ def _by_temporary(
 _SURELY_NOT = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
 
 
-def _by_creating(directory: int, segment: str, data: bytes, mode: int) -> bool:
+def _by_creating(directory: int, segment: str, fill: Fill, mode: int) -> bool:
     try:
         fd = create_exclusively(directory, segment, mode)
     except FileExistsError:
@@ -135,7 +159,7 @@ def _by_creating(directory: int, segment: str, data: bytes, mode: int) -> bool:
             for _ in patience(0.1):
                 if try_lock(fd):
                     break
-        write_all(fd, data)
+        fill(fd)
         sync(fd)
     except BaseException as exc:
         # An error leaves nothing: a full disk would otherwise leave an empty record. Only if it is still ours.
@@ -153,7 +177,7 @@ def _by_creating(directory: int, segment: str, data: bytes, mode: int) -> bool:
     return True
 
 
-_HOW: dict[Way, Callable[[int, str, bytes, int], bool]] = {
+_HOW: dict[Way, Callable[[int, str, Fill, int], bool]] = {
     "link": _by_link,
     "rename": _by_rename,
     "exclusive": _by_creating,
@@ -179,9 +203,15 @@ def temporary_file(directory: int, mode: int, data: bytes) -> Iterator[tuple[int
 
     It is locked until then, which is how a sweep knows that its maker lives: the kernel drops the lock with the process.
     """
+    with _filled_file(directory, mode, partial(write_all, data=data)) as made:
+        yield made
+
+
+@contextmanager
+def _filled_file(directory: int, mode: int, fill: Fill) -> Iterator[tuple[int, str]]:
     fd, name = _new_temporary(directory, mode)
     try:
-        write_all(fd, data)
+        fill(fd)
         reach("publish.written")
         sync(fd)
         reach("publish.synced")

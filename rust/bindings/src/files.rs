@@ -1,4 +1,4 @@
-//! `Changes`, `filesystem_type`, `rename_noreplace`, and the lifeline's two calls.
+//! `Changes`, `filesystem_type`, `rename_noreplace`, `sync_filesystem`, and the lifeline's two calls.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -56,6 +56,12 @@ pub(crate) fn filesystem_type(py: Python<'_>, fd: i32) -> PyResult<Option<&'stat
 #[pyo3(signature = (source, target, *, dir_fd))]
 pub(crate) fn rename_noreplace(py: Python<'_>, source: &str, target: &str, dir_fd: i32) -> PyResult<()> {
     py.detach(|| tenure_hold::rename_noreplace(dir_fd, source, target)).map_err(|error| raise_os(&error))
+}
+
+/// Make durable what was written to the file system of a descriptor.
+#[pyfunction]
+pub(crate) fn sync_filesystem(py: Python<'_>, fd: i32) -> PyResult<()> {
+    py.detach(|| tenure_hold::sync_filesystem(fd)).map_err(|error| raise_os(&error))
 }
 
 /// Take the lock that ends with the last process that carries the descriptor.

@@ -13,7 +13,7 @@ mod _core {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use super::files::{Changes, filesystem_type, lifeline_held, lifeline_lock, rename_noreplace};
+    use super::files::{Changes, filesystem_type, lifeline_held, lifeline_lock, rename_noreplace, sync_filesystem};
     #[pymodule_export]
     use super::hold::{LocalHold, highest_fence};
     #[pymodule_export]

@@ -58,6 +58,34 @@ pub fn rename_noreplace(_directory: i32, _source: &str, _target: &str) -> io::Re
     Err(io::ErrorKind::Unsupported.into())
 }
 
+/// Makes everything durable that was written to the file system of `fd`: one call, however many files. Source: syncfs(2).
+///
+/// # Errors
+/// Those of the system; since Linux 5.8 also `EIO` for what could not be written back.
+#[cfg(target_os = "linux")]
+pub fn sync_filesystem(fd: i32) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(borrow(fd)?)?)
+}
+
+/// The same for every file system there is, where no call is narrower. Source: sync(2).
+///
+/// # Errors
+/// Never: that call reports none.
+#[cfg(all(unix, not(target_os = "linux")))]
+pub fn sync_filesystem(_fd: i32) -> io::Result<()> {
+    rustix::fs::sync();
+    Ok(())
+}
+
+/// There is no such call here.
+///
+/// # Errors
+/// Always `Unsupported`.
+#[cfg(not(unix))]
+pub fn sync_filesystem(_fd: i32) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 #[cfg(unix)]
 fn borrow<'fd>(fd: i32) -> io::Result<std::os::fd::BorrowedFd<'fd>> {
     if fd < 0 {

@@ -15,7 +15,7 @@ mod pulse;
 mod standing;
 
 pub use changes::Changes;
-pub use filesystem::{filesystem_type, rename_noreplace};
+pub use filesystem::{filesystem_type, rename_noreplace, sync_filesystem};
 pub use heartbeat::Record;
 pub use lifeline::{lifeline_held, lifeline_lock};
 pub use pulse::{Hold, Parts};
