@@ -388,16 +388,17 @@ class LocalHold:
 @final
 class Changes:
     """
-    Turns readable when a file in one of its directories appears, vanishes, is written to, or is closed after writing.
+    Turns readable when a file in one of its directories appears, vanishes, is written to, or is closed after writing; of a
+    path that is a file, when that one is.
 
-    One descriptor, close-on-exec, given back by `close` or with the object. A hint: what another machine changes on a shared file
+    No link is followed at the end of a path. One descriptor, close-on-exec, given back by `close` or with the object. A hint: what another machine changes on a shared file
     system is not told. Source: inotify(7).
     """
 
-    def __new__(cls, directories: Iterable[str | PathLike[str]]) -> Changes:
+    def __new__(cls, paths: Iterable[str | PathLike[str]]) -> Changes:
         """
         Raises:
-            OSError: a directory is not there, too many are watched, or this system has nothing of the kind.
+            OSError: one is not there, too many are watched, or this system has nothing of the kind.
         """
     def drain(self) -> None:
         """Forget what has been heard, so that the next change shows again."""

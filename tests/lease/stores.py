@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from tenure._lease import _keys
+from tenure._store._file import FileStore
 from tenure._store._memory import MemoryStore
 from tenure.errors import StoreUnavailableError
+from tenure.stores import Created, Stored
 from tenure.testing import ManualClock
 
 # The pulse runs on real time; no test here lasts a third of this.
 LONG = 3600.0
+
+
+class RemoteStore:
+    """What processes share and what is no directory to them, as a bucket or a database: the five operations alone."""
+
+    def __init__(self, root: str | Path) -> None:
+        self._inside = FileStore(root)
+        self.url = f"remote:{root}"
+
+    def create(self, key: str, data: bytes) -> Created:
+        return self._inside.create(key, data)
+
+    def read(self, key: str, *, durable: bool = False) -> Stored | None:
+        return self._inside.read(key, durable=durable)
+
+    def replace(self, key: str, data: bytes, version: str) -> str | None:
+        return self._inside.replace(key, data, version)
+
+    def list(self, prefix: str = "", after: str = "") -> Iterator[str]:
+        return self._inside.list(prefix, after)
+
+    def delete(self, key: str) -> None:
+        self._inside.delete(key)
 
 
 class LateStore(MemoryStore):

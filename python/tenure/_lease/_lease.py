@@ -18,12 +18,12 @@ from tenure._lease._force import ForcedRelease, force_release
 from tenure._lease._forsaken import is_forsaken
 from tenure._lease._history import PastHold, history
 from tenure._lease._hold import Hold
+from tenure._lease._lifelines import Lifelines
 from tenure._lease._sight import DEFAULT_SKEW, DEFAULT_TTL, LeaseStatus, Observer, highest_fence, next_fence
 from tenure._lease._tenancy import Tenancy, tenancy_of, turn
 from tenure._lease._waiting import Waiting
-from tenure._lifeline import Lifeline
 from tenure.errors import FencedError, StoreError, StoreUnavailableError, WriterBusyError
-from tenure.stores import Store, as_directory, open_store
+from tenure.stores import Store, open_store
 
 # How often one acquire may lose the race for a fence before it says busy; each loss means that somebody else won.
 _RACES = 16
@@ -250,9 +250,7 @@ class WriterLease:
 
     def _try(self, attempt: Attempt, seen: LeaseStatus) -> Hold | None:
         # Locked before the claim can be seen: nobody ever finds it free while we are alive.
-        directory = as_directory(self._store)
-        if directory is not None:
-            attempt.lifeline = Lifeline.create(directory, _keys.lifeline(attempt.nonce))
+        attempt.lifeline = Lifelines(self._store).create(attempt.nonce)
         reach("lease.lifeline")
         fence = next_fence(self._store, seen.fence)
         if fence is None:

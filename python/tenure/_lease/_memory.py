@@ -1,10 +1,9 @@
 """
 What this host remembers of silent holders, so that a command that runs for a moment can take over too.
 
-One small file per store in a directory of the user's own: `TENURE_CACHE`, else `$XDG_RUNTIME_DIR/tenure`, else
-`$XDG_CACHE_HOME/tenure`, else `~/.cache/tenure`; an empty `TENURE_CACHE` remembers nothing. Times on the awake clock mean
-something only on one boot and in one time namespace, so both are part of the record. A forged file can make its own user
-impatient and nobody lose a commit: the fence does not read it.
+One small file per store in a directory of the user's own (see `_host`). Times on the awake clock mean something only on
+one boot and in one time namespace, so both are part of the record. A forged file can make its own user impatient and
+nobody lose a commit: the fence does not read it.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ import hashlib
 import json
 import math
 import os
-from pathlib import Path
 from typing import Any
 
 from tenure._identity import ProcessIdentity
 from tenure._lease import _log
+from tenure._lease._host import make_private, own_directories
 from tenure._lease._silence import Watched
 
 _SCHEMA = 1
@@ -31,8 +30,7 @@ class Memory:
 
     def __init__(self, url: str) -> None:
         name = hashlib.sha256(url.encode("utf-8", "surrogateescape")).hexdigest()[:32]
-        directory = _directory()
-        self._path = None if directory is None else directory / name
+        self._path = next((directory / name for directory in own_directories()), None)
 
     def recall(self) -> Watched | None:
         """What was remembered on this boot and in this time namespace; None for whatever is not that."""
@@ -64,7 +62,7 @@ class Memory:
         # Not named by the pid: in a container that is the same each time, and one left half-written would stay for ever.
         fresh = self._path.with_name(f".{self._path.name}.{os.urandom(8).hex()}")
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self._path.parent)
             fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
             try:
                 with os.fdopen(fd, "w", encoding="utf-8") as file:
@@ -83,20 +81,6 @@ def _seconds(value: Any) -> float:
     if not 0.0 <= seconds < math.inf:
         raise ValueError(f"no number of seconds: {seconds}")
     return seconds
-
-
-def _directory() -> Path | None:
-    chosen = os.environ.get("TENURE_CACHE")
-    if chosen is not None:
-        return Path(chosen) if chosen else None
-    for variable in ("XDG_RUNTIME_DIR", "XDG_CACHE_HOME"):
-        base = os.environ.get(variable, "")
-        if base.startswith("/"):
-            return Path(base, "tenure")
-    try:
-        return Path.home() / ".cache" / "tenure"
-    except RuntimeError:
-        return None
 
 
 def _where() -> list[str | int | None]:

@@ -68,7 +68,7 @@ def start_pulse(store: Store, claim: Claim, lifeline: Lifeline | None, clock: Cl
     directory = as_directory(store)
     if directory is not None and isinstance(claim.holder, ProcessIdentity):
         return _LocalPulse(directory, claim, claim.holder, lifeline, clock=clock, claimed_at=claimed_at)
-    return _ThreadPulse(store, claim, clock, claimed_at)
+    return _ThreadPulse(store, claim, lifeline, clock=clock, claimed_at=claimed_at)
 
 
 class _LocalPulse:
@@ -166,9 +166,12 @@ class _LocalPulse:
 
 
 class _ThreadPulse:
-    def __init__(self, store: Store, claim: Claim, clock: Clock, claimed_at: float) -> None:
+    def __init__(
+        self, store: Store, claim: Claim, lifeline: Lifeline | None, *, clock: Clock, claimed_at: float
+    ) -> None:
         self._store = store
         self._claim = claim
+        self._lifeline = lifeline
         self._record = claim.encode()
         self._clock = clock
         self._swapped = SwappedBeat(store, claim.fence, claim.nonce)
@@ -226,7 +229,11 @@ class _ThreadPulse:
         if stored is None:
             raise own_claim_is_gone(f"{self._store.url}/{_keys.claim(self._claim.fence)}")
         holder = self._claim.holder
-        ours = stored.data == self._record and (not isinstance(holder, ProcessIdentity) or holder.is_current())
+        ours = (
+            stored.data == self._record
+            and (self._lifeline is None or self._lifeline.is_intact())
+            and (not isinstance(holder, ProcessIdentity) or holder.is_current())
+        )
         return None if ours else self._claim.fence
 
     def _above(self) -> int | None:

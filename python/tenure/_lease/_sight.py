@@ -17,9 +17,9 @@ from tenure._judgement import BROKEN, Asker
 from tenure._lease import _keys
 from tenure._lease._beat import read_beat
 from tenure._lease._claim import Claim, WorksIn
+from tenure._lease._lifelines import Lifelines
 from tenure._lease._memory import Memory
 from tenure._lease._silence import Seen, Silence, Watched
-from tenure._lifeline import asked
 from tenure.errors import RecordError, RecordTooNewError, StoreError, StoreUnavailableError
 from tenure.stores import Store, as_directory
 
@@ -82,7 +82,7 @@ class Observer:
 
     def __init__(self, store: Store, asker: Asker, clock: Clock) -> None:
         self._store = store
-        self._directory = as_directory(store)
+        self._lifelines = Lifelines(store)
         self._asker = asker
         self._clock = clock
         self._silence = Silence()
@@ -131,9 +131,7 @@ class Observer:
         if claim.tombstone:
             judgement = BROKEN
         else:
-            lifeline = None
-            if self._directory is not None:
-                lifeline = asked(self._directory, _keys.lifeline(claim.nonce), claim.lifeline)
+            lifeline = self._lifelines.asked(claim.nonce, claim.lifeline)
             judgement = self._asker.judge(claim.holder, lifeline=lifeline, released=beat.released)
         seen: Seen = [claim.fence, claim.nonce, beat.number, beat.stamp]
         state, retry_after = self._weigh(judgement, seen, claim.ttl, claim.skew)

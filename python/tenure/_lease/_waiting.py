@@ -1,19 +1,21 @@
 """
 Waiting for a lease, within a time.
 
-Between two looks a waiter sleeps. It is woken by the end of the holder's process, and on a directory by whatever changes
-there: a release, a claim, a lifeline that was closed, also by a death. Both are hints; a look decides, and comes in any
-case after a while.
+Between two looks a waiter sleeps. It is woken by the end of the holder's process, and by whatever changes in a store that
+is a directory: a release, a claim, a lifeline that was closed, also by a death; elsewhere by a lifeline on this host that is
+closed. All are hints; a look decides, and comes in any case after a while.
 """
 
 from __future__ import annotations
 
 import _thread
+from pathlib import Path
 
 from tenure._clock import Clock
 from tenure._core import Changes
 from tenure._identity import Watch
 from tenure._lease import _keys
+from tenure._lease._lifelines import Lifelines
 from tenure._lease._sight import LeaseStatus
 from tenure.errors import IdentityError
 from tenure.stores import Store, as_directory
@@ -29,6 +31,7 @@ class Waiting:
 
     def __init__(self, store: Store, clock: Clock, timeout: float) -> None:
         self._directory = as_directory(store)
+        self._lifelines = Lifelines(store)
         self._clock = clock
         self._deadline = clock.awake() + timeout
         self._watch: Watch | None = None
@@ -57,24 +60,30 @@ class Waiting:
         if self._changes is not None:
             self._changes.drain()
 
-    def _begin_to_listen(self) -> bool:
+    def _begin_to_listen(self, seen: LeaseStatus | None) -> bool:
         """Hear of changes from now on. Only once it is clear that there is something to wait for: see `_close_aside`."""
-        if not self._listened and self._directory is not None:
-            self._listened = True
-            paths = (
-                self._directory.path_of(key).parent for key in (_keys.claim(1), _keys.beat(1), _keys.lifeline("0"))
-            )
-            try:
-                self._changes = Changes([path for path in paths if path.is_dir()])
-            except OSError:
-                # Nothing of the kind here, or too many of them: look more often.
-                return False
-            return True
-        return False
+        if self._listened:
+            return False
+        self._listened = True
+        paths = self._worth_hearing_of(seen)
+        try:
+            self._changes = Changes(paths) if paths else None
+        except OSError:
+            # Nothing of the kind here, or too many of them: look more often.
+            pass
+        return self._changes is not None
+
+    def _worth_hearing_of(self, seen: LeaseStatus | None) -> list[Path]:
+        if self._directory is not None:
+            keys = _keys.claim(1), _keys.beat(1), _keys.lifeline("0")
+            return [path for path in (self._directory.path_of(key).parent for key in keys) if path.is_dir()]
+        # That very file and not the directory it is in, where other holds come and go: each look is a request here.
+        return [] if seen is None or seen.nonce is None else self._lifelines.files(seen.nonce)
 
     def nap(self, seen: LeaseStatus | None) -> float:
         """Seconds until the next look is due, after one that saw *seen*."""
-        if self._begin_to_listen():
+        self._turn_to(seen)
+        if self._begin_to_listen(seen):
             # What changed before is seen by one more look.
             return 0.0
         woken = _WOKEN_S if self._changes is not None else _HALF_WOKEN_S
@@ -86,10 +95,7 @@ class Waiting:
 
     def wakers(self, seen: LeaseStatus | None) -> list[int]:
         """Descriptors that turn readable when it may be worth to look at what was *seen* again."""
-        if seen is not None and seen.fence != self._fence:
-            self._let_go()
-            self._fence = seen.fence
-            self._watch = _watch(seen)
+        self._turn_to(seen)
         found = [] if self._changes is None else [self._changes.fileno()]
         if self._watch is not None and self._watch.alive():
             try:
@@ -98,6 +104,20 @@ class Waiting:
                 # No pidfds: a death is seen by looking.
                 pass
         return found
+
+    def _turn_to(self, seen: LeaseStatus | None) -> None:
+        """Watch the holder that was *seen*, and nobody else any more."""
+        if seen is None or seen.fence == self._fence:
+            return
+        self._let_go()
+        self._fence = seen.fence
+        self._watch = _watch(seen)
+        if self._directory is None:
+            # What was listened to was the lifeline of another hold.
+            self._listened = False
+            changes, self._changes = self._changes, None
+            if changes is not None:
+                _close_aside(changes)
 
     def a_while(self, seen: LeaseStatus | None) -> None:
         """Sleep until it is time for the next look."""

@@ -8,17 +8,17 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::convert::raise_os;
 
-/// Turns readable when something changes in one of its directories.
+/// Turns readable when something changes in one of its directories, or to one of its files.
 #[pyclass(frozen, module = "tenure._core")]
 pub(crate) struct Changes(Mutex<Option<tenure_hold::Changes>>);
 
 #[pymethods]
 impl Changes {
     #[new]
-    fn new(directories: Vec<PathBuf>) -> PyResult<Self> {
+    fn new(paths: Vec<PathBuf>) -> PyResult<Self> {
         let changes = tenure_hold::Changes::new().map_err(|error| raise_os(&error))?;
-        for directory in &directories {
-            changes.add(directory).map_err(|error| raise_os(&error))?;
+        for path in &paths {
+            changes.add(path).map_err(|error| raise_os(&error))?;
         }
         Ok(Self(Mutex::new(Some(changes))))
     }

@@ -1,4 +1,4 @@
-//! Hearing of changes in directories, so that a waiter need not look all the time. Source: inotify(7).
+//! Hearing of changes in directories and to files, so that a waiter need not look all the time. Source: inotify(7).
 //!
 //! A hint and nothing more: what another machine changes on a shared file system is not told.
 
@@ -10,7 +10,7 @@ use rustix::fs::inotify;
 #[cfg(target_os = "linux")]
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Turns readable when something changes in one of its directories.
+/// Turns readable when something changes in one of its directories, or to one of its files.
 #[cfg(target_os = "linux")]
 pub struct Changes(OwnedFd);
 
@@ -24,19 +24,19 @@ impl Changes {
         Ok(Self(inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?))
     }
 
-    /// Hears from now on of files in `directory` that appear, vanish, are written to, or are closed after writing, as
-    /// everything is that a process had open when it died.
+    /// Hears from now on of files in `path`, or of the file `path`, that appear, vanish, are written to, or are closed
+    /// after writing, as everything is that a process had open when it died. A link is not followed.
     ///
     /// # Errors
-    /// The directory is not there or not readable; `ENOSPC` where the user watches too much.
-    pub fn add(&self, directory: &Path) -> io::Result<()> {
+    /// It is not there or not readable; `ENOSPC` where the user watches too much.
+    pub fn add(&self, path: &Path) -> io::Result<()> {
         let what = inotify::WatchFlags::CREATE
             | inotify::WatchFlags::MOVED_TO
             | inotify::WatchFlags::DELETE
             | inotify::WatchFlags::MODIFY
             | inotify::WatchFlags::CLOSE_WRITE
-            | inotify::WatchFlags::ONLYDIR;
-        inotify::add_watch(&self.0, directory, what)?;
+            | inotify::WatchFlags::DONT_FOLLOW;
+        inotify::add_watch(&self.0, path, what)?;
         Ok(())
     }
 
@@ -71,7 +71,7 @@ impl Changes {
     ///
     /// # Errors
     /// Not reached.
-    pub fn add(&self, _directory: &Path) -> io::Result<()> {
+    pub fn add(&self, _path: &Path) -> io::Result<()> {
         match *self {}
     }
 
