@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-# An operation lasts for two attempts of the full length, or for many short ones.
-_ATTEMPTS_OF_FULL_LENGTH = 2
+# How long an operation lasts, in attempts; and how much of one must be left to begin another.
+_ATTEMPTS, _LEAST = 2.0, 0.2
 _FIRST_PAUSE_S, _BUSY_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.5, 1.0
 # What one request brings, and obstore then hands out in one piece.
 _PAGE = {"s3": 1000, "gs": 1000, "az": 5000}
@@ -50,7 +50,6 @@ class ObjectStore:
     def __init__(self, where: Location, *, attempt_s: float | None = None) -> None:
         self._where = where
         self._attempt_s = where.attempt_s if attempt_s is None else attempt_s
-        self._obstore: ModuleType | None = None
         self._client: Any = None
         # Once seen to list in no order, it is never asked to start in the middle.
         self._unordered = False
@@ -77,7 +76,7 @@ class ObjectStore:
 
     def within(self, seconds: float) -> ObjectStore:
         """The same store, each of whose operations ends within *seconds*."""
-        attempt_s = min(self._attempt_s, seconds / _ATTEMPTS_OF_FULL_LENGTH)
+        attempt_s = min(self._attempt_s, seconds / _ATTEMPTS)
         return self if attempt_s == self._attempt_s else ObjectStore(self._where, attempt_s=attempt_s)
 
     def create(self, key: str, data: bytes) -> Created:
@@ -90,13 +89,13 @@ class ObjectStore:
         """As `create`, for scratch keys too, and unproven."""
         effort = _Effort(self, key, "create a record")
         for _ in effort.attempts():
-            answer = self._ask(lambda api: api.put(self._client, key, data, mode="create", use_multipart=False))
+            answer = effort.ask(lambda api, client: api.put(client, key, data, mode="create", use_multipart=False))
             if not isinstance(answer, Answer):
                 return Created(True, data)
             effort.meets(answer)
             if answer.kind != "refused":
                 continue
-            found = self._get(key)
+            found = self._get(effort, key)
             if isinstance(found, Answer):
                 effort.meets(found)
             elif found is not None:
@@ -113,7 +112,7 @@ class ObjectStore:
         """As `read`, for scratch keys too."""
         effort = _Effort(self, key, "read a record", writes=False)
         for _ in effort.attempts():
-            found = self._get(key)
+            found = self._get(effort, key)
             if not isinstance(found, Answer):
                 return found
             effort.meets(found)
@@ -130,7 +129,7 @@ class ObjectStore:
         condition = {"version" if self._where.scheme == "gs" else "e_tag": version}
         effort = _Effort(self, key, "replace a record")
         for _ in effort.attempts():
-            answer = self._ask(lambda api: api.put(self._client, key, data, mode=condition, use_multipart=False))
+            answer = effort.ask(lambda api, client: api.put(client, key, data, mode=condition, use_multipart=False))
             if not isinstance(answer, Answer):
                 return self._version(answer)
             # Absent is the answer of S3 to a condition on a key that is not there.
@@ -139,7 +138,7 @@ class ObjectStore:
                 effort.meets(answer)
             if answer.kind not in ("refused", "absent"):
                 continue
-            found = self._get(key)
+            found = self._get(effort, key)
             if isinstance(found, Answer):
                 effort.meets(found)
             elif found is not None and found.data == data and effort.may_have_arrived:
@@ -185,21 +184,22 @@ class ObjectStore:
     def _page(self, prefix: str, after: str) -> list_[str]:
         size = _PAGE[self._where.scheme]
 
-        def ask(api: ModuleType) -> list_[str]:
-            found = api.list(self._client, prefix or None, offset=after or None, chunk_size=size)
+        def ask(api: ModuleType, client: Any) -> list_[str]:
+            found = api.list(client, prefix or None, offset=after or None, chunk_size=size)
             return [one["path"] for one in next(iter(found), ())]
 
         return self._listed(ask, prefix)
 
     def _everything(self, prefix: str) -> list_[str]:
-        return self._listed(
-            lambda api: [one["path"] for one in api.list(self._client, prefix or None).collect()], prefix
-        )
+        def ask(api: ModuleType, client: Any) -> list_[str]:
+            return [one["path"] for one in api.list(client, prefix or None).collect()]
 
-    def _listed(self, ask: Callable[[ModuleType], list_[str]], prefix: str) -> list_[str]:
+        return self._listed(ask, prefix)
+
+    def _listed(self, ask: Callable[[ModuleType, Any], list_[str]], prefix: str) -> list_[str]:
         effort = _Effort(self, prefix, "list records", writes=False)
         for _ in effort.attempts():
-            answer = self._ask(ask)
+            answer = effort.ask(ask)
             if not isinstance(answer, Answer):
                 return answer
             effort.meets(answer)
@@ -213,7 +213,7 @@ class ObjectStore:
         """As `delete`, for scratch keys too."""
         effort = _Effort(self, key, "delete a record")
         for _ in effort.attempts():
-            answer = self._ask(lambda api: api.delete(self._client, key))
+            answer = effort.ask(lambda api, client: api.delete(client, key))
             if not isinstance(answer, Answer) or answer.kind == "absent":
                 return
             effort.meets(answer)
@@ -234,20 +234,39 @@ class ObjectStore:
         check_key(key)
         return blobs.get(self, key)
 
-    def ask(self, work: Callable[[ModuleType, Any], Result]) -> Result | Answer:
-        """Let *work* do one request with the client, for what is not one of the five operations."""
-        return self._ask(lambda api: work(api, self._client))
+    def ask(self, work: Callable[[ModuleType, Any], Result], *, within_s: float | None = None) -> Result | Answer:
+        """
+        Let *work* do one request, with the client's module and a client that has so many seconds for it.
 
-    def _get(self, key: str) -> Stored | Answer | None:
-        def ask(api: ModuleType) -> Stored:
-            found = api.get(self._client, key)
+        Nothing is tried again, and nothing that the client says leaves here as an exception.
+        """
+        _check_not_forked(self._where)
+        if self._client is None:
+            self._client = self._where.client(self._attempt_s)
+        client = self._client
+        if within_s is not None and within_s < self._attempt_s:
+            # Another client takes some milliseconds to make, and comes when seconds are lost already.
+            client = self._where.client(max(within_s, _LEAST * self._attempt_s))
+        import obstore  # noqa: PLC0415  an extra, and slow to load
+        import obstore.exceptions  # noqa: PLC0415
+
+        try:
+            return work(obstore, client)
+        except (obstore.exceptions.BaseError, FileNotFoundError) as error:
+            answer = understood(error)
+        # Outside the handler, so that what is raised next does not carry the client's own words as its context.
+        return answer
+
+    def _get(self, effort: _Effort, key: str) -> Stored | Answer | None:
+        def ask(api: ModuleType, client: Any) -> Stored:
+            found = api.get(client, key)
             size = found.meta["size"]
             if size > MAX_SIZE_BYTES:
                 raise _TooLargeError(size)
             return Stored(bytes(found.bytes()), self._version(found.meta))
 
         try:
-            answer = self._ask(ask)
+            answer = effort.ask(ask)
         except _TooLargeError as error:
             name = f"{self._where.name}/{key}"
             raise StoreError(
@@ -262,27 +281,6 @@ class ObjectStore:
     def _version(self, meta: Any) -> str:
         return str(meta["version" if self._where.scheme == "gs" else "e_tag"] or "")
 
-    def _ask(self, work: Callable[[ModuleType], Result]) -> Result | Answer:
-        api = self._ready()
-        try:
-            return work(api)
-        except api.exceptions.BaseError as error:
-            answer = understood(error)
-        except FileNotFoundError as error:
-            answer = understood(error)
-        # Outside the handlers, so that what is raised next does not carry the client's own words as its context.
-        return answer
-
-    def _ready(self) -> ModuleType:
-        _check_not_forked(self._where)
-        if self._obstore is None:
-            self._client = self._where.client(self._attempt_s)
-            import obstore  # noqa: PLC0415  an extra, and slow to load
-            import obstore.exceptions  # noqa: PLC0415
-
-            self._obstore = obstore
-        return self._obstore
-
 
 class _Effort:
     """One operation's attempts, and what their answers leave open."""
@@ -292,13 +290,14 @@ class _Effort:
         self._key = key
         self._doing = doing
         self._writes = writes
+        self._clock = SystemClock()
+        self._ends = self._clock.elapsed() + _ATTEMPTS * store.attempt_s
         self._last: Answer | None = None
         self.may_have_arrived = False
 
     def attempts(self) -> Iterator[None]:
-        """The first attempt, and further ones as long as one of full length still fits into the time."""
-        clock, pause = SystemClock(), _FIRST_PAUSE_S
-        last_start = clock.elapsed() + (_ATTEMPTS_OF_FULL_LENGTH - 1) * self._store.attempt_s
+        """The first attempt, and further ones as long as there is time."""
+        pause = _FIRST_PAUSE_S
         yield
         while True:
             if self._last is not None and self._last.is_busy:
@@ -306,11 +305,18 @@ class _Effort:
                 pause = max(pause, _BUSY_PAUSE_S)
             # Of two writers that met, one has to come back first.
             wait = pause * random.uniform(0.5, 1.0)
-            if clock.elapsed() + wait > last_start:
+            if wait + _LEAST * self._store.attempt_s > self._left():
                 return
-            clock.sleep(wait)
+            self._clock.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
             yield
+
+    def ask(self, work: Callable[[ModuleType, Any], Result]) -> Result | Answer:
+        """One request of this operation, within the time that is left for it."""
+        return self._store.ask(work, within_s=self._left())
+
+    def _left(self) -> float:
+        return self._ends - self._clock.elapsed()
 
     def meets(self, answer: Answer) -> None:
         """Note *answer*, and raise if no further attempt can bring a better one."""
