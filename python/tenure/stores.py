@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable
 
-from tenure._store._protocol import Created, LocalDirectory, Store, Stored, Streams, as_directory, as_streams
+from tenure._store._protocol import Created, LocalDirectory, Store, Stored, Streams, as_directory, as_streams, within
 
 __all__ = [
     "Created",
@@ -24,6 +24,7 @@ __all__ = [
     "as_directory",
     "as_streams",
     "open_store",
+    "within",
 ]
 
 # Two characters at least, as a single letter is a Windows drive; RFC 3986 has the rest.

@@ -15,6 +15,7 @@ import socketserver
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Literal, NamedTuple
 
@@ -95,7 +96,7 @@ class ObjectServer:
 
     Attributes:
         ignores: conditions that it takes and does not keep: "create", "replace", or "replace-absent" (it makes the key).
-        lists: "all", or how a list lies: "empty", "unordered", "stale" (nothing written since it was set).
+        lists: "all", or how a list lies: "empty", "unordered", "stale" (as `remember_what_is_there` left it).
         missing: there is no such bucket.
         calls: what was asked, in order.
     """
@@ -138,8 +139,12 @@ class ObjectServer:
 
     @lists.setter
     def lists(self, how: Literal["all", "empty", "unordered", "stale"]) -> None:
+        self._lists = how
+
+    def remember_what_is_there(self) -> None:
+        """Keep what a stale list shows from then on."""
         with self._lock:
-            self._lists, self._as_it_was = how, dict(self.objects)
+            self._as_it_was = dict(self.objects)
 
     def on(self, *operations: Operation, prefix: str = "", nth: int = 1) -> Fault:
         """Script a fault for the *nth* request from now on whose full key starts with *prefix*; 0 means every one."""
@@ -190,9 +195,34 @@ class ObjectServer:
         for connection in open_ones:
             _hang_up(connection)
 
+    def listen_at(self, path: Path) -> Callable[[], None]:
+        """Serve at a socket in the file system too, which other network namespaces can reach; call the result to cut it."""
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(path))
+        listener.listen()
+        served: list[socket.socket] = []
+
+        def accept() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                served.append(connection)
+                threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+
+        def cut() -> None:
+            path.unlink()
+            for one in (listener, *served):
+                _hang_up(one)
+
+        threading.Thread(target=accept, daemon=True).start()
+        return cut
+
     def serve(self, connection: socket.socket) -> None:
         """The life of one connection."""
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if connection.family == socket.AF_INET:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with self._lock:
             self._connections.add(connection)
         try:

@@ -91,7 +91,7 @@ class ObjectStore:
         for _ in effort.attempts():
             answer = effort.ask(lambda api, client: api.put(client, key, data, mode="create", use_multipart=False))
             if not isinstance(answer, Answer):
-                return Created(True, data)
+                return Created(True, data, self._version(answer))
             effort.meets(answer)
             if answer.kind != "refused":
                 continue
@@ -100,7 +100,7 @@ class ObjectStore:
                 effort.meets(found)
             elif found is not None:
                 # Without an attempt of ours that may have arrived, equal bytes are somebody else's equal bytes.
-                return Created(effort.may_have_arrived and found.data == data, found.data)
+                return Created(effort.may_have_arrived and found.data == data, found.data, found.version)
             # Refused, and nothing there: a 409, which says that others were writing, and nothing of who won.
         raise effort.is_over()
 
