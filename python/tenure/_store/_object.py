@@ -54,6 +54,7 @@ class ObjectStore:
         # Once seen to list in no order, it is never asked to start in the middle.
         self._unordered = False
         self._probe = Probe(where)
+        self._is_tried = False
 
     @staticmethod
     def at(url: str) -> ObjectStore:
@@ -79,10 +80,26 @@ class ObjectStore:
         attempt_s = min(self._attempt_s, seconds / _ATTEMPTS)
         return self if attempt_s == self._attempt_s else ObjectStore(self._where, attempt_s=attempt_s)
 
+    def to_try(self) -> ObjectStore:
+        """
+        The same store, which writes without being proven: for those who try what it does.
+
+        Raises:
+            StoreError: the prefix is somebody else's, or cannot be listed.
+        """
+        self._probe.refuse_strangers(self)
+        tried = ObjectStore(self._where, attempt_s=self._attempt_s)
+        tried._is_tried = True
+        return tried
+
+    def _prove(self) -> None:
+        if not self._is_tried:
+            self._probe.prove(self)
+
     def create(self, key: str, data: bytes) -> Created:
         check_key(key)
         check_data(data)
-        self._probe.prove(self)
+        self._prove()
         return self.create_anything(key, data)
 
     def create_anything(self, key: str, data: bytes) -> Created:
@@ -227,7 +244,7 @@ class ObjectStore:
         write it, and bring the same bytes.
         """
         check_key(key)
-        self._probe.prove(self)
+        self._prove()
         return blobs.put(self, key, source)
 
     def get_stream(self, key: str) -> BinaryIO | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tenure._store._object_url import Location
-from tenure.errors import StoreCannotLockError, StoreError
+from tenure.errors import StoreCannotLockError, StoreError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from tenure._store._object import ObjectStore
@@ -69,12 +69,13 @@ class Probe:
             marker = f"{_OWN}proven-{_endpoint(self._where)}"
             found = store.read_anything(marker)
             if found is None or found.data != _PROVEN:
-                self._refuse_strangers(store)
+                self.refuse_strangers(store)
                 self._refuse_liars(examine(store))
                 store.create_anything(marker, _PROVEN)
             _proven.add(self._where.url)
 
-    def _refuse_strangers(self, store: ObjectStore) -> None:
+    def refuse_strangers(self, store: ObjectStore) -> None:
+        """Raise `StoreError` if the prefix holds what is not ours."""
         first: list[str] = []
         for key in store.list_anything(""):
             if key.startswith((_OWN, *_ROOMS)):
@@ -127,11 +128,12 @@ def examine(store: ObjectStore) -> Findings:
         found = store.read_anything(keys[1])
         if found is not None:
             # Written once more first, so that the version before is one that was true once.
-            version = store.replace_anything(keys[1], b"third " + os.urandom(8), found.version)
+            version = _replaced(store, keys[1], found.version)
             at_all = version is not None
-            replaces = store.replace_anything(keys[1], b"fourth " + os.urandom(8), found.version) is None
-            store.delete_anything(keys[1])
-            replaces = replaces and store.replace_anything(keys[1], b"fifth", version or found.version) is None
+            if version is not None:
+                replaces = store.replace_anything(keys[1], b"fourth " + os.urandom(8), found.version) is None
+                store.delete_anything(keys[1])
+                replaces = replaces and store.replace_anything(keys[1], b"fifth", version) is None
     finally:
         for key in keys:
             try:
@@ -140,6 +142,16 @@ def examine(store: ObjectStore) -> Findings:
                 # What stays is swept by nobody and read by nobody; why it stays is said by whatever failed first.
                 pass
     return Findings(creates=creates, replaces=replaces, replaces_at_all=at_all, lists=lists)
+
+
+def _replaced(store: ObjectStore, key: str, version: str) -> str | None:
+    try:
+        return store.replace_anything(key, b"third " + os.urandom(8), version)
+    except StoreError as error:
+        # Refused each time, with that very version there.
+        if isinstance(error, StoreUnavailableError) and error.applied is False:
+            return None
+        raise
 
 
 def _endpoint(where: Location) -> str:
