@@ -31,6 +31,8 @@ Result = TypeVar("Result")
 # How long an operation lasts, in attempts; and how much of one must be left to begin another.
 _ATTEMPTS, _LEAST = 2.0, 0.2
 _FIRST_PAUSE_S, _BUSY_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.5, 1.0
+# For a blob, which may be long on its way to a slow machine; and for silence on that way.
+_LONGEST_S, _SILENT_S = 6 * 3600.0, 30.0
 # What one request brings, and obstore then hands out in one piece.
 _PAGE = {"s3": 1000, "gs": 1000, "az": 5000}
 
@@ -51,6 +53,7 @@ class ObjectStore:
         self._where = where
         self._attempt_s = where.attempt_s if attempt_s is None else attempt_s
         self._client: Any = None
+        self._blob_client: Any = None
         # Once seen to list in no order, it is never asked to start in the middle.
         self._unordered = False
         self._probe = Probe(where)
@@ -273,6 +276,13 @@ class ObjectStore:
             answer = understood(error)
         # Outside the handler, so that what is raised next does not carry the client's own words as its context.
         return answer
+
+    def client_for_blobs(self) -> Any:
+        """One for long transfers, which tries again by itself: a blob's key names its content."""
+        _check_not_forked(self._where)
+        if self._blob_client is None:
+            self._blob_client = self._where.client(_LONGEST_S, silence_s=_SILENT_S, retries=3)
+        return self._blob_client
 
     def _get(self, effort: _Effort, key: str) -> Stored | Answer | None:
         def ask(api: ModuleType, client: Any) -> Stored:

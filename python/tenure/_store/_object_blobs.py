@@ -8,6 +8,7 @@ by itself, part by part, which it must not for records.
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -19,14 +20,13 @@ if TYPE_CHECKING:
 
 _PART_BYTES = 8 << 20
 _AT_ONCE = 8
-# For one request, which may be a whole object on its way to a slow machine; and for its silence.
-_LONGEST_S, _SILENT_S = 6 * 3600.0, 30.0
+_PIECE_BYTES = 1 << 20
 
 
 def put(store: ObjectStore, key: str, source: BinaryIO) -> bool:
     """See `ObjectStore.put_stream`."""
     first = _filled(source)
-    client = _client(store)
+    client = store.client_for_blobs()
     if len(first) < _PART_BYTES:
         answer = store.ask(lambda api, _: api.put(client, key, first, mode="create", use_multipart=False))
         if not isinstance(answer, Answer):
@@ -54,37 +54,49 @@ def put(store: ObjectStore, key: str, source: BinaryIO) -> bool:
 
 def get(store: ObjectStore, key: str) -> BinaryIO | None:
     """See `ObjectStore.get_stream`."""
-    client = _client(store)
+    client = store.client_for_blobs()
     found = store.ask(lambda api, _: api.get(client, key))
     if isinstance(found, Answer):
         if found.kind == "absent":
             return None
         raise _error(store, found, key, "read a blob", applied=False)
-    return io.BufferedReader(_Body(store, key, found), _PART_BYTES)
+    return _Body(store, key, found)
 
 
-class _Body(io.RawIOBase):
-    """What arrives of an object, in order."""
+class _Body(io.BufferedIOBase, BinaryIO):
+    """What arrives of an object, in order. Not a raw stream behind a buffer, which would copy it once more."""
 
     def __init__(self, store: ObjectStore, key: str, found: Any) -> None:
         self._store = store
         self._key = key
-        self._stream = found.stream(min_chunk_size=_PART_BYTES)
+        self._stream = found.stream(min_chunk_size=_PIECE_BYTES)
         self._left = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:
+    def read(self, size: int | None = -1, /) -> bytes:
+        pieces, wanted = [], sys.maxsize if size is None or size < 0 else size
+        while wanted and (piece := self.read1(wanted)):
+            pieces.append(piece)
+            wanted -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def read1(self, size: int = -1, /) -> bytes:
         if not self._left:
-            piece = self._store.ask(lambda _, __: next(self._stream, b""))
-            if isinstance(piece, Answer):
-                raise _error(self._store, piece, self._key, "read a blob", applied=False)
+            piece = self._next()
+            if not 0 <= size < len(piece):
+                return piece
             self._left = memoryview(piece)
-        count = min(len(buffer), len(self._left))
-        buffer[:count] = self._left[:count]
-        self._left = self._left[count:]
-        return count
+        size = len(self._left) if size < 0 else size
+        found, self._left = bytes(self._left[:size]), self._left[size:]
+        return found
+
+    def _next(self) -> bytes:
+        piece = self._store.ask(lambda _, __: next(self._stream, b""))
+        if isinstance(piece, Answer):
+            raise _error(self._store, piece, self._key, "read a blob", applied=False)
+        return piece
 
 
 def _filled(source: BinaryIO) -> bytes:
@@ -111,10 +123,6 @@ def _is_there(store: ObjectStore, key: str) -> bool:
         # Stored again, then.
         return False
     raise _error(store, answer, key, "look for a blob", applied=False)
-
-
-def _client(store: ObjectStore) -> Any:
-    return store.where.client(_LONGEST_S, silence_s=_SILENT_S, retries=3)
 
 
 def _error(store: ObjectStore, answer: Answer, key: str, doing: str, *, applied: bool | None) -> StoreError:
