@@ -36,9 +36,22 @@ from tenure.errors import (
 # typing.TYPE_CHECKING without typing, which takes longer to import than all of this.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from tenure._commit._author import Author
     from tenure._commit._entry import Entry
     from tenure._commit._log import CommitLog
+    from tenure._commit._marker import CrashMarker, Mark, Run
+    from tenure._commit._outbox import Outbox
+    from tenure._commit._outbox_recovery import RecoveryReport
+    from tenure._commit._outbox_table import OutboxEntry
+    from tenure._commit._standing import Standing, Standings
     from tenure._commit._writer import Committed, LogWriter, Prepared
+    from tenure._datastore._checkout import CaughtUp, Checkout, CheckoutStatus
+    from tenure._datastore._datastore import Datastore
+    from tenure._datastore._recovery import Recovered
+    from tenure._datastore._retention import Retained
+    from tenure._datastore._verify import Damage
+    from tenure._datastore._view import FileInfo, LogLine
+    from tenure._datastore._writer import CheckoutWriter
     from tenure._lease._force import ForcedRelease
     from tenure._lease._history import PastHold
     from tenure._lease._hold import Hold
@@ -48,27 +61,46 @@ if TYPE_CHECKING:
     from tenure.stores import open_store
 
 __all__ = [
+    "Author",
+    "CaughtUp",
+    "Checkout",
+    "CheckoutStatus",
+    "CheckoutWriter",
     "CommitLog",
     "CommitUnknownError",
     "Committed",
     "ContentMismatchError",
+    "CrashMarker",
+    "Damage",
+    "Datastore",
     "Entry",
     "Error",
     "FencedError",
+    "FileInfo",
     "ForcedRelease",
     "Hold",
     "HoldError",
     "IdentityError",
     "Judgement",
     "LeaseStatus",
+    "LogLine",
     "LogWriter",
+    "Mark",
+    "Outbox",
+    "OutboxEntry",
     "PastHold",
     "PidFile",
     "Prepared",
     "ProcessIdentity",
     "RecordError",
     "RecordTooNewError",
+    "Recovered",
+    "RecoveryReport",
     "RefusedError",
+    "Retained",
+    "Run",
+    "Standing",
+    "Standings",
     "StoreCannotLockError",
     "StoreError",
     "StoreUnavailableError",
@@ -84,16 +116,35 @@ __all__ = [
 
 # Made when first asked for (PEP 562): a program that only judges need not pay for json, dataclasses and a store.
 _ROOMS = {
+    "Author": "tenure._commit._author",
+    "CaughtUp": "tenure._datastore._checkout",
+    "Checkout": "tenure._datastore._checkout",
+    "CheckoutStatus": "tenure._datastore._checkout",
+    "CheckoutWriter": "tenure._datastore._writer",
     "CommitLog": "tenure._commit._log",
     "Committed": "tenure._commit._writer",
+    "CrashMarker": "tenure._commit._marker",
+    "Damage": "tenure._datastore._verify",
+    "Datastore": "tenure._datastore._datastore",
     "Entry": "tenure._commit._entry",
+    "FileInfo": "tenure._datastore._view",
     "ForcedRelease": "tenure._lease._force",
     "Hold": "tenure._lease._hold",
     "LeaseStatus": "tenure._lease._sight",
+    "LogLine": "tenure._datastore._view",
     "LogWriter": "tenure._commit._writer",
+    "Mark": "tenure._commit._marker",
+    "Outbox": "tenure._commit._outbox",
+    "OutboxEntry": "tenure._commit._outbox_table",
     "PastHold": "tenure._lease._history",
     "PidFile": "tenure._pidfile",
     "Prepared": "tenure._commit._writer",
+    "Recovered": "tenure._datastore._recovery",
+    "RecoveryReport": "tenure._commit._outbox_recovery",
+    "Retained": "tenure._datastore._retention",
+    "Run": "tenure._commit._marker",
+    "Standing": "tenure._commit._standing",
+    "Standings": "tenure._commit._standing",
     "WriterLease": "tenure._lease._lease",
     "open_store": "tenure.stores",
 }

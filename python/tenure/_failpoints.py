@@ -22,6 +22,10 @@ variable `TENURE_FAILPOINTS` a point costs one look at an empty dictionary.
 | `log.putting` | a commit is about to be put |
 | `log.put` | it is in its slot, nobody has been told |
 | `log.floor` | the new floor is noted, nothing below it removed |
+| `outbox.prepared` | an entry is in the outbox, nothing of it was sent |
+| `outbox.landing` | a recovery has marked a batch of entries as its own |
+| `outbox.put` | one of them is in the log, the outbox does not know it |
+| `outbox.landed` | the batch is settled |
 
 | action | what happens there |
 |---|---|

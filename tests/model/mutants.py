@@ -55,8 +55,11 @@ MUTANTS = MappingProxyType(
         "another commit for the slot of an undecided one": Mutant(
             Rules(undecided_keeps_its_slot=False), "undecided", _LOST
         ),
+        "another commit for the slot of one that was never sent": Mutant(
+            Rules(unsent_is_withdrawn=False), "unsent", "what is marked landed is in the log"
+        ),
         "an answer from a freed slot": Mutant(Rules(floor_read_after_slot=False), "collection", _FAILED),
-        "a ghost seal ends the reign": Mutant(Rules(seals_form_a_chain=False), "collection", _FAILED),
+        "a seal in a freed slot is not applied": Mutant(Rules(foreign_seal_tells_nothing=False), "collection", _FAILED),
         "a landing row taken on by a lower fence": Mutant(Rules(only_higher_takes_on=False), "landing", _TWICE),
         "late landing whatever has changed since": Mutant(
             Rules(conflicts_are_kept=False), "conflict", "nothing newer is rewound"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.model.actions.world import moves
-from tests.model.invariants import broken_by, broken_in
+from tests.model.invariants import OF_A_STATE, OF_A_STEP
 from tests.model.state import NUMBERS, Model, State
 
 
@@ -38,6 +38,14 @@ class Found:
         return "\n".join([f"{seen}: broken in {len(story)} steps: {', '.join(self.broken)}", *story])
 
 
+class _Names(dict[Any, int]):
+    """A number for each value, given when it is first asked for."""
+
+    def __missing__(self, value: Any) -> int:
+        self[value] = number = len(self)
+        return number
+
+
 class _Visited:
     """
     The states seen so far.
@@ -47,14 +55,14 @@ class _Visited:
     """
 
     def __init__(self) -> None:
-        self._parts: list[dict[Any, int]] = [{} for _ in State._fields[NUMBERS:]]
+        self._parts = [_Names() for _ in State._fields[NUMBERS:]]
         self._pack = struct.Struct(f"<{NUMBERS}H{len(self._parts)}I").pack
         self._keys: set[bytes] = set()
 
     def add(self, state: State) -> bool:
         """Whether it is new."""
         known = len(self._keys)
-        named = [part.setdefault(value, len(part)) for part, value in zip(self._parts, state[NUMBERS:], strict=True)]
+        named = [part[value] for part, value in zip(self._parts, state[NUMBERS:], strict=True)]
         self._keys.add(self._pack(*state[:NUMBERS], *named))
         return len(self._keys) > known
 
@@ -74,6 +82,8 @@ def explore(model: Model, limit: int | None = None, only: str | None = None) -> 
 
     *only* names the one invariant that counts: a mutant may break a technical one long before somebody is hurt.
     """
+    of_a_step = [(name, kept) for name, kept in OF_A_STEP.items() if only in (None, name)]
+    of_a_state = [(name, kept) for name, kept in OF_A_STATE.items() if only in (None, name)]
     start = model.start()
     visited = _Visited()
     visited.add(start)
@@ -87,14 +97,13 @@ def explore(model: Model, limit: int | None = None, only: str | None = None) -> 
         state = frontier.popleft()
         for choice, (_, after) in enumerate(moves(model, state)):
             steps += 1
-            broken = broken_by(model, state, after)
-            new = visited.add(after)
-            if new:
+            broken = [name for name, kept in of_a_step if not kept(model, state, after)]
+            if visited.add(after):
                 parents.append(number)
                 choices.append(choice)
                 frontier.append(after)
-                broken += broken_in(model, after)
-            if broken and (only is None or only in broken):
+                broken += [name for name, kept in of_a_state if not kept(model, after)]
+            if broken:
                 trace = _replay(model, [*_path(parents, choices, number), choice])
                 return Found(len(parents), steps, depth + 1, False, visited.reached(), tuple(broken), trace)
         number += 1

@@ -73,6 +73,7 @@ class State(NamedTuple):
     blobs: int
     crashes: int
     late: int
+    unsent: int
     snapshots: int
     log: tuple[Entry, ...]
     ghosts: tuple[tuple[int, Entry], ...]
@@ -82,7 +83,7 @@ class State(NamedTuple):
     reader: Reader
 
 
-NUMBERS = 11
+NUMBERS = 12
 
 
 class Op(NamedTuple):
@@ -105,6 +106,8 @@ class Scene:
     crashes: int = 0
     # Requests whose answer is lost and which reach the store at any time later, or never.
     late: int = 0
+    # Commits that the store refuses before anything is sent, or that somebody interrupts there.
+    unsent: int = 0
     snapshots: int = 0
     claims_collected: bool = False
     # One checkout, and so one outbox, for all; otherwise each has its own, out of reach of the others.
@@ -129,9 +132,10 @@ class Rules:
     unclear_is_unknown: bool = True
     only_slot_decides: bool = True
     undecided_keeps_its_slot: bool = True
+    unsent_is_withdrawn: bool = True
     floor_read_after_slot: bool = True
     reign_decides_below_floor: bool = True
-    seals_form_a_chain: bool = True
+    foreign_seal_tells_nothing: bool = True
     landing_is_marked: bool = True
     only_higher_takes_on: bool = True
     conflicts_are_kept: bool = True
@@ -163,6 +167,7 @@ class Model:
             blobs=0,
             crashes=scene.crashes,
             late=scene.late,
+            unsent=scene.unsent,
             snapshots=scene.snapshots,
             log=(),
             ghosts=(),
@@ -228,12 +233,12 @@ def create(model: Model, state: State, slot: int, entry: Entry) -> State | None:
     return state._replace(ghosts=tuple(sorted((*state.ghosts, (slot, entry)))))
 
 
-def decide(model: Model, state: State, which: int, row: Row) -> Literal["landed", "other", "open"]:
+def decide(model: Model, state: State, which: int, row: Row) -> Literal["landed", "other", "open", "unknown"]:
     """
     What became of *row* in the slot it was aimed at, as somebody can know who reads the slot, and then the floor.
 
-    The row's fence has sent nothing else to that slot. So if the slot is below the floor, and inside the reign of that
-    fence, the entry that was there is this one.
+    Its fence has sent nothing else to that slot. So if it was freed, and the newest seal before it is that fence's own, the
+    entry that was there is this one. Another seal may be a ghost, or the barrier that kept the entry out: nobody can tell.
     """
     there = seen(model, state, row.slot)
     if row.slot >= floor(state) or (there is not None and not model.rules.floor_read_after_slot):
@@ -243,14 +248,13 @@ def decide(model: Model, state: State, which: int, row: Row) -> Literal["landed"
         return "landed" if mine else "other"
     if not model.rules.reign_decides_below_floor:
         return "other"
-    # Each seal names the one before it, so whoever walks back from the head meets no ghost.
-    end = len(state.log) + 1
-    for slot in range(row.slot, end):
-        at = state.log[slot - 1] if model.rules.seals_form_a_chain else seen(model, state, slot)
-        if at is not None and at.kind == "seal" and at.fence != row.fence:
-            end = slot
-            break
-    return "landed" if row.slot < end else "other"
+    for slot in range(row.slot, 0, -1):
+        entry = seen(model, state, slot)
+        if entry is not None and entry.kind == "seal":
+            if entry.fence == row.fence:
+                return "landed"
+            return "unknown" if model.rules.foreign_seal_tells_nothing else "other"
+    return "unknown"
 
 
 def condemned(state: State) -> int:

@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 from tests.model import __main__
-from tests.model.invariants import OF_A_STATE, OF_A_STEP, broken_by, broken_in
+from tests.model.invariants import OF_A_STATE, OF_A_STEP
 from tests.model.mutants import MUTANTS
 from tests.model.scenes import DAILY, SOAK
 from tests.model.search import explore
@@ -21,12 +21,14 @@ PAGE = Path(__file__).resolve().parents[2] / "docs/concepts/model.md"
 # What each scene is about: without these it would show nothing.
 ABOUT = {
     "takeover": {"idle", "claim", "look above", "read head", "seal", "check seal", "put", "unclear", "withdrawn", "landing"},
+    "three writers": {"landed", "withdrawn", "conflicted"},
     "conflict": {"conflicted"},
     "landing": {"land", "note landed", "landing"},
     "undecided": {"unclear", "snapshot", "ghost"},
+    "unsent": {"withdrawn", "ghost"},
     "collection": {"snapshot", "ghost", "unclear"},
     "stale seal": {"ghost", "check seal", "landed"},
-    "skipping": {"recover", "snapshot", "conflicted"},
+    "skipping": {"recover", "snapshot"},
     "reader": {"snapshot", "ghost", "ready", "note"},
     "claims": {"look above"},
     "joining": {"join"},
@@ -35,6 +37,11 @@ ABOUT = {
 }  # fmt: skip
 
 
+# Nothing but arithmetic: it cannot hang, and takes as long as a busy machine lets it.
+LONG = pytest.mark.timeout(600)
+
+
+@LONG
 @pytest.mark.parametrize("scene", DAILY)
 def test_the_rules_of_the_design_keep_every_promise(scene: str) -> None:
     found = explore(Model(DAILY[scene]))
@@ -42,9 +49,10 @@ def test_the_rules_of_the_design_keep_every_promise(scene: str) -> None:
     assert not found.broken, str(found)
     assert found.complete
     assert found.reached >= ABOUT[scene]
-    assert scene != "takeover" or found.states >= 80_000
+    assert found.states >= (80_000 if scene == "three writers" else 1_000)
 
 
+@LONG
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_caught(name: str) -> None:
     mutant = MUTANTS[name]
@@ -85,6 +93,7 @@ MODEL = Model(Scene("by hand", (Op("a1", 0), Op("a2", 0, "y"), Op("b1", 1)), blo
 START = MODEL.start()
 SEAL, SEAL_2 = Entry("seal", 1), Entry("seal", 2)
 A1, A2, B1 = Entry("commit", 1, 0, 1), Entry("commit", 1, 1, 2), Entry("commit", 2, 2, 1)
+PASSED = (SEAL, SEAL_2, Entry("snapshot", 2, 3))
 BROKEN = {
     "a commit lands once": START._replace(log=(SEAL, A1, A1)),
     "fences never fall": START._replace(log=(SEAL_2, SEAL)),
@@ -94,6 +103,7 @@ BROKEN = {
     "what is marked landed is in the log": START._replace(log=(SEAL,), outbox=(Row("landed", 1, 2, 1), None, None)),
     "an open log is sealed": START._replace(log=(SEAL,), writers=(Writer("ready", 2, 2), Writer())),
     "nothing newer is rewound": START._replace(log=(SEAL, A1, SEAL_2, B1)),
+    "what is skipped stays landable": START._replace(log=PASSED, outbox=(Row("prepared", 1, 2, 1), None, None)),
     "live content is there": START._replace(log=(SEAL, A1._replace(blob=1)), blobs=0b100),
     "a reader applies the truth": START._replace(log=(SEAL,), reader=Reader(1, true=False)),
 }
@@ -107,35 +117,34 @@ BROKEN_BY = {
         START._replace(log=(SEAL,), writers=(Writer("join", 1, 2, at=2), Writer())),
         START._replace(log=(SEAL,), writers=(Writer("ready", 1, 2), Writer())),
     ),
-    "what is skipped stays landable": (
-        START._replace(outbox=(Row("prepared", 1, 2, 1), None, None)),
-        START._replace(outbox=(Row("conflicted", 1, 2, 1), None, None)),
-    ),
 }
+
+
+def broken_in(state: State) -> list[str]:
+    return [name for name, kept in OF_A_STATE.items() if not kept(MODEL, state)]
+
+
+def broken_by(before: State, after: State) -> list[str]:
+    return [name for name, kept in OF_A_STEP.items() if not kept(MODEL, before, after)]
 
 
 @pytest.mark.parametrize("name", OF_A_STATE)
 def test_a_state_can_break_this_alone(name: str) -> None:
-    assert broken_in(MODEL, BROKEN[name]) == [name]
+    assert broken_in(BROKEN[name]) == [name]
 
 
 @pytest.mark.parametrize("name", OF_A_STEP)
 def test_a_step_can_break_this_alone(name: str) -> None:
     before, after = BROKEN_BY[name]
 
-    assert broken_by(MODEL, before, after) == [name]
-    assert not broken_in(MODEL, after)
+    assert broken_by(before, after) == [name]
+    assert not broken_in(after)
 
 
-def test_what_was_sealed_out_before_it_was_prepared_may_be_called_conflicted() -> None:
-    before, after = BROKEN_BY["what is skipped stays landable"]
+def test_a_floor_may_pass_what_was_prepared_after_it_had_been_sealed_out() -> None:
+    row = Row("prepared", 1, 2, 1, promised=False)
 
-    def unpromised(state: State) -> State:
-        row = state.outbox[0]
-        assert row is not None
-        return state._replace(outbox=(row._replace(promised=False), None, None))
-
-    assert not broken_by(MODEL, unpromised(before), unpromised(after))
+    assert not broken_in(START._replace(log=PASSED, outbox=(row, None, None)))
 
 
 def test_the_story_of_a_violation_is_told_in_words() -> None:

@@ -8,11 +8,13 @@ import click
 
 from tenure._cli import _output
 from tenure._cli._doctor import doctor_command
+from tenure._cli._files import get_command, init_command, ls_command, put_command, rm_command
 from tenure._cli._history import history_command
 from tenure._cli._judge import judge_command
 from tenure._cli._release import release_command
 from tenure._cli._run import run_command
 from tenure._cli._status import status_command
+from tenure._cli._versions import log_command, pull_command, recover_command, retain_command, verify_command
 from tenure._cli._whoami import whoami_command
 from tenure.errors import Error
 
@@ -51,6 +53,16 @@ for _command in (
     doctor_command,
     whoami_command,
     judge_command,
+    init_command,
+    put_command,
+    rm_command,
+    get_command,
+    ls_command,
+    log_command,
+    pull_command,
+    recover_command,
+    retain_command,
+    verify_command,
 ):
     app.add_command(_command)
 

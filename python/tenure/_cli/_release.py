@@ -6,11 +6,13 @@ import click
 
 from tenure._cli import _output
 from tenure._cli._status import fields, rows
+from tenure._commit._log import CommitLog
 from tenure._lease._lease import WriterLease
 
 _HELP = """Break the hold of URL whose nonce `tenure status` has shown. Takes nothing and waits for nobody.
 
-A fence is burnt: the holder is fenced at its next check, and by storage that compares fences. It is not stopped. A free
+A fence is burnt: the holder is fenced at its next check, and by storage that compares fences; a commit log is sealed, so
+that nothing of it lands any more. It is not stopped. A free
 lease is left as it is, and a hold that has changed hands since it was looked at is refused; so is one that is proven
 alive, unless --even-if-alive says that you know better.
 
@@ -47,6 +49,9 @@ def release_command(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="URL") from error
     done = lease.force_release(nonce, even_if_alive=even_if_alive, dry_run=dry_run)
+    if done.fence is not None:
+        # Where there is a commit log too: not even a commit that is under way lands any more.
+        CommitLog(lease.store).shut_out(done.fence)
     if as_json:
         burnt = None if done.fence is None else str(done.fence)
         _output.show_json({"v": 1, "before": fields(done.before), "fence": burnt, "dry_run": dry_run})

@@ -48,13 +48,6 @@ class Author:
         """This process, as a writer that has no lease."""
         return Author(None, secrets.token_hex(16), ProcessIdentity.current())
 
-    @staticmethod
-    def of(writer: Hold | Author | None) -> Author:
-        """*writer* as an author: the holder of a hold, an author itself, or this process without a lease."""
-        if isinstance(writer, Hold):
-            return Author.from_hold(writer)
-        return Author.without_hold() if writer is None else writer
-
     def to_record(self) -> dict[str, Any]:
         """What JSON can carry; `from_record` reads it again."""
         identity = self.identity.to_json() if isinstance(self.identity, ProcessIdentity) else self.identity

@@ -15,10 +15,10 @@ from tenure._clock import Clock, SystemClock
 from tenure._commit import _keys, _positions
 from tenure._commit._entry import Entry
 from tenure._commit._put import PATIENCE_S, Putter
-from tenure._commit._seal import seal
+from tenure._commit._seal import Burnt, seal
 from tenure._commit._writer import LogWriter, Prepared
 from tenure._lease._hold import Hold
-from tenure.errors import StoreUnavailableError
+from tenure.errors import FencedError
 from tenure.stores import Store, open_store
 
 # How many entries are read between two looks at the floor.
@@ -54,7 +54,7 @@ class CommitLog:
     ) -> None:
         self.store: Store = open_store(store) if isinstance(store, (str, os.PathLike)) else store
         self._putter = Putter(self.store, SystemClock() if clock is None else clock, patience_s)
-        # A floor that was seen is one that every later list must show; and the end is never before one that was seen.
+        # A floor that was seen is one that every later list must show; and the end is not before one that was seen.
         self._floor = 0
         self._head = 0
 
@@ -66,7 +66,7 @@ class CommitLog:
         Raises:
             StoreError: the store cannot be read.
         """
-        self._look()
+        self._floor, self._head = _positions.ends(self.store, known=self._head, at_least=self._floor)
         return self._head
 
     @property
@@ -80,14 +80,23 @@ class CommitLog:
         self._floor = _positions.floor(self.store, at_least=self._floor) or 0
         return self._floor
 
-    def newest_snapshot(self) -> int:
+    def snapshots(self) -> list[int]:
         """
-        The slot of the newest snapshot, to begin reading at; 0 if there is none.
+        The slots of the snapshots that are noted and not collected, oldest first: where reading can begin.
 
         Raises:
             StoreError: the store cannot be read.
         """
-        return _positions.newest_snapshot(self.store, self.floor)
+        return _positions.snapshots(self.store, self.floor)
+
+    def newest_snapshot(self) -> int:
+        """
+        The slot of the newest of them; 0 if there is none.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        return max(self.snapshots(), default=0)
 
     def open(self, hold: Hold) -> LogWriter:
         """
@@ -103,6 +112,24 @@ class CommitLog:
         sealed = seal(self._putter, hold, known=self._head)
         self._floor, self._head = max(self._floor, sealed.floor), sealed.slot
         return LogWriter(self, self._putter, hold, sealed)
+
+    def shut_out(self, burnt: int) -> bool:
+        """
+        Seal the log with the fence *burnt*, which `WriterLease.force_release` returned: no earlier holder lands anything after it.
+
+        Without it one that does not notice its loss can land until the next writer seals. False where there is no log, or
+        somebody has taken the lease since and sealed it.
+
+        Raises:
+            StoreError: the store cannot be read or written; call it again.
+        """
+        if _positions.floor(self.store) is None:
+            return False
+        try:
+            seal(self._putter, Burnt(self.store, burnt), known=self._head)
+        except FencedError:
+            return False
+        return True
 
     def read(self, after: int = 0) -> Iterator[Entry]:
         """
@@ -222,13 +249,3 @@ class CommitLog:
             if entry is not None and entry.kind == "seal":
                 return None if found == slot else entry.fence
         return None
-
-    def _look(self) -> None:
-        floor, head = _positions.ends(self.store, known=self._head, at_least=self._floor)
-        if head < self._head:
-            raise StoreUnavailableError(
-                f"the store shows a log that is shorter than it was. store=`{self.store.url}`, newest slot=`{head}`, "
-                f"seen before=`{self._head}`",
-                hint="a stale directory cache, or a backup was restored: open the log anew to accept what is there",
-            )
-        self._floor, self._head = floor, head

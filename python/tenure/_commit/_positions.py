@@ -34,11 +34,11 @@ def floor(store: Store, *, at_least: int = 0) -> int | None:
     )
 
 
-def newest_snapshot(store: Store, floor_: int) -> int:
-    """The slot of the newest snapshot that is noted, at least *floor_*, which is one itself unless it is 0."""
-    after = _keys.snapshot(floor_ - 1) if floor_ else ""
+def snapshots(store: Store, floor_: int) -> list[int]:
+    """The slots of the snapshots that are noted, oldest first: that at *floor_*, unless it is 0, and those above it."""
+    after = _keys.snapshot(floor_) if floor_ else ""
     slots = (_keys.slot_of(key, _keys.SNAPSHOTS) for key in store.list(_keys.SNAPSHOTS, after=after))
-    return max((slot for slot in slots if slot is not None), default=floor_)
+    return [floor_] * (floor_ > 0) + [slot for slot in slots if slot is not None]
 
 
 def ends(store: Store, *, known: int = 0, at_least: int = 0) -> tuple[int, int]:
@@ -54,7 +54,7 @@ def ends(store: Store, *, known: int = 0, at_least: int = 0) -> tuple[int, int]:
     if low is None:
         return 0, 0
     for _ in range(_ATTEMPTS):
-        head = _end(store, max(known, newest_snapshot(store, low)))
+        head = _end(store, max([known, low, *snapshots(store, low)]))
         now = floor(store, at_least=low)
         # A slot that was collected meanwhile looked like the end, and one that was collected before may hold a ghost.
         if now == low:

@@ -8,18 +8,34 @@ turns and a clean-up still finds the slot taken. So no commit has to ask first w
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from tenure._commit import _keys, _positions
 from tenure._commit._entry import Entry
 from tenure._commit._put import Putter
 from tenure._failpoints import reach
-from tenure._lease._hold import Hold
+from tenure._lease._sight import highest_fence
 from tenure.errors import FencedError, StoreCannotLockError, StoreUnavailableError
 from tenure.stores import Store
 
 # Each time round, the holder before has committed once more in between.
 _ATTEMPTS = 100
+
+
+class Holder(Protocol):
+    """Who seals: a hold, or a fence that was burnt."""
+
+    @property
+    def fence(self) -> int:
+        """Every lower one is shut out."""
+
+    @property
+    def nonce(self) -> str:
+        """Of the claim."""
+
+    def check(self) -> None:
+        """Raise `FencedError` unless there is no higher claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +46,7 @@ class Sealed:
     floor: int
 
 
-def seal(putter: Putter, hold: Hold, *, known: int) -> Sealed:
+def seal(putter: Putter, hold: Holder, *, known: int) -> Sealed:
     """See `CommitLog.open`; *known* is a slot that was filled when it was last seen."""
     store = putter.store
     hold.check()
@@ -61,7 +77,27 @@ def seal(putter: Putter, hold: Hold, *, known: int) -> Sealed:
     )
 
 
-def _refuse_if_fenced(store: Store, head: int, hold: Hold) -> None:
+@dataclass(frozen=True, slots=True)
+class Burnt:
+    """A fence that nobody holds: `WriterLease.force_release` burnt it, so that the ones below can be shut out."""
+
+    store: Store
+    fence: int
+    nonce: str = field(default_factory=lambda: secrets.token_hex(16))
+
+    def check(self) -> None:
+        """Raise `FencedError` if somebody has taken the lease since: then it is theirs to seal."""
+        current = highest_fence(self.store, including=self.fence)
+        if current > self.fence:
+            raise FencedError(
+                f"somebody has taken the lease since. burnt=`{self.fence}`, current=`{current}`, store=`{self.store.url}`",
+                hint="nothing is left to do: they have sealed the log",
+                ours=self.fence,
+                current=current,
+            )
+
+
+def _refuse_if_fenced(store: Store, head: int, hold: Holder) -> None:
     stored = store.read(_keys.entry(head))
     if stored is None:
         # Collected since; then the next look finds another head.

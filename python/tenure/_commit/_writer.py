@@ -104,7 +104,7 @@ class LogWriter:
         with self._lock:
             self.settle()
             if id is not None:
-                landed = self._known(id)
+                landed = self.known(id)
                 if landed is not None:
                     return landed
             return self.put(self.prepare(body, id=id, base=base))
@@ -251,7 +251,8 @@ class LogWriter:
             self.settle()
             return collect(self._log, self._putter, self._hold, below, undecided=undecided)
 
-    def _known(self, commit_id: str) -> Committed | None:
+    def known(self, commit_id: str) -> Committed | None:
+        """The commit with this id, if it has landed and is recent enough to be found; see `CommitLog.find`."""
         if commit_id not in self._remembered():
             return None
         slot = self._log.find(commit_id)

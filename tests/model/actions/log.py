@@ -117,6 +117,19 @@ def put_commit(model: Model, state: State, who: int) -> Moves:
             yield f"{name(who)} {says}", after._replace(writers=dropped(after, who))
             continue
         yield f"{name(who)} {says}", after._replace(writers=moved(after, who, then))
+    if state.unsent and writer.step == "put":
+        yield f"{name(who)} cannot send {what}, and goes on", _unsent(model, state, who, which, row)
+
+
+def _unsent(model: Model, state: State, who: int, which: int, row: Row) -> State:
+    """The hold goes on, once this is withdrawn."""
+    writer = state.writers[who]
+    after = state._replace(unsent=state.unsent - 1)
+    going_on = moved(state, who, writer._replace(step="ready", op=writer.op + 1))
+    if not model.rules.unsent_is_withdrawn:
+        return after._replace(writers=going_on)
+    after = withdrawn(after, who, which, row)
+    return after._replace(writers=going_on) if row.state == "prepared" else after
 
 
 def _unclear(model: Model, state: State, who: int, which: int, row: Row) -> State:

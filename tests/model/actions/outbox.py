@@ -76,7 +76,11 @@ def recover(model: Model, state: State, who: int) -> Moves:
     if row.fence > fence and model.rules.only_higher_takes_on:
         yield f"{name(who)} finds {op.name} taken on by a higher fence", state._replace(writers=dropped(state, who))
         return
-    if decide(model, state, which, row) == "landed":
+    found = decide(model, state, which, row)
+    if found == "unknown":
+        yield f"{name(who)} cannot tell what became of {op.name}, and keeps it", onward(model, state, who, which + 1)
+        return
+    if found == "landed":
         after = state._replace(outbox=with_row(state, which, row._replace(state="landed")))
         yield f"{name(who)} finds {op.name} in the log", onward(model, after, who, which + 1)
         return

@@ -1,0 +1,49 @@
+"""
+The checkout's lock: whoever changes files there, a writer or a catch-up, holds it meanwhile.
+
+The kernel drops it with the process. It excludes processes of this machine only; for the others there is the judgement.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tenure._clock import Clock
+from tenure._store._failures import told
+from tenure._store._kernel import close, try_lock, unlock
+from tenure._store._tree import SAFELY
+
+_POLL_S = 0.02
+
+
+class CheckoutLock:
+    """The lock on one checkout, which must not be taken twice: a second one in the same process is refused like any other."""
+
+    def __init__(self, own: Path) -> None:
+        self._path = own / "lock"
+        self._fd: int | None = None
+
+    def take(self, clock: Clock, timeout: float) -> bool:
+        """Take it, waiting up to *timeout* seconds; False if somebody else has it. Raises `StoreError` where there are no locks."""
+        deadline = clock.awake() + timeout
+        with told(str(self._path), "lock the checkout"):
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | SAFELY, 0o600)
+            try:
+                while not try_lock(fd):
+                    left = deadline - clock.awake()
+                    if left <= 0:
+                        return False
+                    clock.sleep(min(_POLL_S, left))
+                self._fd, fd = fd, -1
+            finally:
+                if fd >= 0:
+                    close(fd)
+        return True
+
+    def release(self) -> None:
+        """Give it back. A second release does nothing."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            unlock(fd)
+            close(fd)

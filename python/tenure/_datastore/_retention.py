@@ -1,0 +1,138 @@
+"""
+Giving up old versions, and the content that only they had.
+
+Only under a current hold, and the store is asked first: a command that was replaced while it slept must not tidy up for its
+successor. Content is condemned by a commit, and deleted by a later pass; see `_blobs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tenure._clock import seconds_since
+from tenure._commit._writer import LogWriter, Prepared
+from tenure._datastore._blobs import Content
+from tenure._datastore._changes import body_of, collect_body
+from tenure._failpoints import reach
+from tenure.errors import FencedError
+
+if TYPE_CHECKING:
+    from tenure._commit._entry import Entry
+    from tenure._datastore._checkout import Checkout
+    from tenure._datastore._writer import CheckoutWriter
+
+# Keys in one commit, which is bounded.
+_CONDEMNED_AT_ONCE = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """
+    What a pass of retention did.
+
+    Attributes:
+        skipped: why nothing was done at all, or None.
+        oldest: the oldest version that can still be read.
+        entries: how many entries of the log were removed.
+        condemned: how many blobs nobody may refer to any more; a later pass deletes them.
+        deleted: how many blobs, condemned before, were deleted.
+    """
+
+    skipped: str | None = None
+    oldest: int = 0
+    entries: int = 0
+    condemned: int = 0
+    deleted: int = 0
+
+
+def check_terms(keep: int | None, older_than: float | None) -> None:
+    """Raise `ValueError` unless they say what to keep."""
+    if keep is None and older_than is None:
+        raise ValueError("say what to keep: keep=VERSIONS, older_than=SECONDS, or both")
+    if keep is not None and keep < 1:
+        raise ValueError(f"keep must be 1 or more versions, not {keep!r}")
+    if older_than is not None and not older_than >= 0:
+        raise ValueError(f"older_than must be 0 or more seconds, not {older_than!r}")
+
+
+def retain(writer: CheckoutWriter, checkout: Checkout, log: LogWriter, wanted: int) -> Retained:
+    """Give up what is older than the version *wanted*, as far as that goes; see `Checkout.retain`."""
+    try:
+        writer.hold.check()
+        return _retain(writer, checkout, log, wanted)
+    except FencedError as error:
+        return Retained(skipped=str(error))
+
+
+def _retain(writer: CheckoutWriter, checkout: Checkout, log: LogWriter, wanted: int) -> Retained:
+    undecided = checkout.outbox.undecided_floor()
+    if undecided is not None:
+        wanted = min(wanted, undecided)
+    position = checkout.catalog.position
+    if wanted >= position and checkout.snapshot < position:
+        # Only the newest state is wanted, and nothing sums it up yet.
+        position = wanted = writer.snapshot().slot
+    floor = max((slot for slot in checkout.log.snapshots() if slot <= wanted), default=0)
+    # Before anything is condemned: what was condemned by earlier passes nobody refers to since.
+    ripe = [key for key, slot in checkout.catalog.condemned() if slot <= position]
+    entries = 0
+    if floor > checkout.log.floor:
+        entries = log.collect(floor, undecided=undecided)
+        reach("retention.collected")
+    condemned = _condemn(checkout, log, set(ripe))
+    reach("retention.condemned")
+    deleted = 0
+    for key in ripe:
+        if deleted % 100 == 0:
+            writer.hold.check()
+        checkout.blobs.delete(key)
+        deleted += 1
+    checkout.catalog.forget_condemned(ripe)
+    return Retained(None, max(checkout.log.floor, 1), entries, condemned, deleted)
+
+
+def oldest_wanted(checkout: Checkout, keep: int | None, older_than: float | None) -> int:
+    """The oldest version that must stay readable."""
+    position = checkout.catalog.position
+    commits = [entry for entry in checkout.log.read(after=checkout.log.floor) if entry.kind == "commit"]
+    wanted: list[int] = []
+    if keep is not None:
+        wanted.append(commits[-keep].slot if len(commits) >= keep > 1 else position if keep == 1 else 0)
+    if older_than is not None:
+        # By the writers' wall clocks, like every promise of this kind; it decides what is kept for people and nothing else.
+        young = (entry.slot for entry in commits if not _is_older(entry, older_than))
+        wanted.append(next(young, position))
+    return min(wanted)
+
+
+def _is_older(entry: Entry, seconds: float) -> bool:
+    try:
+        return entry.at is not None and seconds_since(entry.at) > seconds
+    except (ValueError, TypeError):
+        return False
+
+
+def _condemn(checkout: Checkout, log: LogWriter, before: set[str]) -> int:
+    """Condemn, by commits, what no version that is kept and no prepared commit refers to."""
+    used = {content.key for content in _used(checkout)}
+    unused = [key for key in checkout.blobs.names() if key not in used and key not in before]
+    for start in range(0, len(unused), _CONDEMNED_AT_ONCE):
+        page = unused[start : start + _CONDEMNED_AT_ONCE]
+        body = collect_body((), checkout.blobs, log.fence, message="condemn content that nobody uses", condemned=page)
+        done = log.commit(body.to_json())
+        with checkout.catalog.database.transaction():
+            checkout.catalog.condemn(page, done.slot)
+            checkout.catalog.apply((), (), done.slot)
+    return len(unused)
+
+
+def _used(checkout: Checkout) -> Iterator[Content]:
+    for entry in checkout.log.read(after=checkout.log.floor - 1):
+        body = body_of(entry)
+        yield from body.blobs(body.read(checkout.blobs))
+    for state in ("prepared", "landing", "conflicted"):
+        for kept in checkout.outbox.entries(state):
+            body = body_of(Prepared(kept.commit_id, kept.slot or 1, kept.data).entry)
+            yield from body.blobs(body.read(checkout.blobs))

@@ -1,0 +1,397 @@
+"""The writer of a checkout: puts files, and commits them together or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from types import TracebackType
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+from tenure._commit._author import Author
+from tenure._commit._marker import Mark
+from tenure._commit._writer import Committed, LogWriter, Prepared
+from tenure._datastore._apply import Applier
+from tenure._datastore._blobs import Checked, Content
+from tenure._datastore._catalog import Tracked
+from tenure._datastore._changes import INLINE_BYTES, Change, collect_body
+from tenure._datastore._names import normal
+from tenure._datastore._recovery import Recovered
+from tenure._datastore._retention import Retained, check_terms, oldest_wanted, retain
+from tenure._datastore._staging import Journal, Staged, Staging
+from tenure._datastore._worktree import Digest, digest_of, writing
+from tenure._failpoints import reach
+from tenure._lease._hold import Hold
+from tenure._store._tree import write_all
+from tenure.errors import CommitUnknownError, ContentMismatchError, Error, FencedError, HoldError
+
+if TYPE_CHECKING:
+    from tenure._datastore._checkout import Checkout
+
+# After how many entries the next commit makes a snapshot, so that nobody has to read further back; or after a quarter as many
+# as there are files, so that a large datastore does not write its whole list over and over.
+SNAPSHOT_EVERY = 1000
+_PIECE = 1 << 20
+
+
+class CheckoutWriter:
+    """
+    The right to change the files of one checkout and to commit them, made by `Checkout.writer`; a context manager.
+
+    A file is changed in the checkout when it is put; others see it when it is committed. What was put and not committed when this
+    is closed, or when the process dies, is moved aside, and what was committed is put back.
+    """
+
+    def __init__(self, checkout: Checkout, hold: Hold, log: LogWriter) -> None:
+        self._checkout = checkout
+        self._hold = hold
+        self._log = log
+        self._staging = Staging(checkout.catalog)
+        self._journal = Journal(checkout.worktree.own, hold.fence)
+        self._mark: Mark | None = None
+        self._unknown: Prepared | None = None
+        self._closed = False
+        self.recovered = Recovered()
+        """What had to be put right when this writer began."""
+
+    @property
+    def fence(self) -> int:
+        """The fencing token of the hold."""
+        return self._hold.fence
+
+    @property
+    def hold(self) -> Hold:
+        """The hold that it writes under."""
+        return self._hold
+
+    @property
+    def position(self) -> int:
+        """The version that it builds on: the newest one."""
+        return self._checkout.catalog.position
+
+    def put(self, name: str, source: bytes | str | os.PathLike[str] | BinaryIO | None = None) -> None:
+        """
+        Change the file *name* in the checkout, and stage it for the next commit.
+
+        Args:
+            name: relative, with ``/`` between its parts; see `docs/concepts/datastore.md` for what it may be.
+            source: the content; a path (`str` or path-like) to copy it from; an open binary file to read it from; or None to stage
+                the file as it lies in the checkout, for whoever has changed it in place.
+
+        Raises:
+            ValueError: the name is not allowed, or clashes with another one.
+            FileNotFoundError: there is no such file to stage or to copy.
+            HoldError: this writer was closed.
+            StoreError: the checkout cannot be written.
+        """
+        name = normal(name)
+        self._usable()
+        self._staging.check(name)
+        if isinstance(source, (str, os.PathLike)):
+            with open(source, "rb") as opened:
+                self._put(name, opened)
+        else:
+            self._put(name, source)
+
+    def _put(self, name: str, source: bytes | BinaryIO | None) -> None:
+        self._begin(name)
+        worktree = self._checkout.worktree
+        kept = bytearray()
+        if isinstance(source, bytes):
+            digest = Digest(len(source), hashlib.sha256(source).hexdigest())
+            stamp = worktree.write(name, writing(source))
+            kept += source[: INLINE_BYTES + 1]
+        elif source is None:
+            there = worktree.open(name)
+            if there is None:
+                raise FileNotFoundError(f"there is no file {name!r} in the checkout {worktree.root}")
+            with there:
+                digest = digest_of(there, lambda piece: _keep(kept, piece))
+            found = worktree.stamp(name)
+            assert found is not None
+            stamp = found
+        else:
+            digests: list[Digest] = []
+
+            def fill(fd: int) -> None:
+                def take(piece: bytes) -> None:
+                    write_all(fd, piece)
+                    _keep(kept, piece)
+
+                digests.append(digest_of(source, take))
+
+            stamp = worktree.write(name, fill)
+            digest = digests[0]
+        data = bytes(kept) if digest.size <= INLINE_BYTES else None
+        self._staging.add(name, Staged(digest, stamp, data))
+        reach("checkout.put")
+
+    def delete(self, name: str) -> None:
+        """
+        Remove the file *name* from the checkout, and stage that for the next commit.
+
+        Raises:
+            FileNotFoundError: the datastore has no such file.
+            ValueError, HoldError, StoreError: as `put`.
+        """
+        name = normal(name)
+        self._usable()
+        tracked = self._checkout.catalog.get(name)
+        if self._staging.files.get(name, tracked) is None:
+            raise FileNotFoundError(f"there is no file {name!r} in the datastore")
+        self._begin(name)
+        self._checkout.worktree.remove(name)
+        self._staging.add(name, None)
+
+    def commit(self, message: str | None = None, *, id: str | None = None) -> Committed | None:  # noqa: A002  the log's word
+        """
+        Commit all that was staged, as one version that everybody sees whole or not at all; None if nothing has changed.
+
+        Content that is not in the entry itself is read once more and compared with what was staged. After a
+        `CommitUnknownError`, calling it again settles that commit first.
+
+        Args:
+            message: for people, one line or more.
+            id: names the commit; the same one, tried again, lands once. See `LogWriter.commit`.
+
+        Raises:
+            FencedError: somebody has taken over; nothing of it is visible, and this writer is over.
+            CommitUnknownError: no clear answer in time.
+            ContentMismatchError: a file is not what was staged; the whole commit is refused, and stays staged.
+            StoreError: refused before anything was sent; it stays staged.
+        """
+        self._usable()
+        settled = self._settle()
+        if settled is not None and not self._staging.files:
+            return settled
+        if id is not None:
+            known = self._log.known(id)
+            if known is not None:
+                self._staging.clear()
+                self._follow()
+                return known
+        # Anything that has come to be in the log through this very writer is known by now, so this is the newest state.
+        changes = self._changes()
+        if not changes:
+            self._staging.clear()
+            return None
+        body = collect_body(changes, self._checkout.blobs, self.fence, message=message)
+        reach("checkout.stored")
+        prepared = self._log.prepare(body.to_json(), id=id)
+        self._checkout.outbox.prepare(
+            prepared.id, prepared.data, author=Author.from_hold(self._hold), slot=prepared.slot
+        )
+        done = self._put_prepared(prepared)
+        self._record(done, changes)
+        self._snapshot_if_due()
+        return done
+
+    def retain(self, *, keep: int | None = None, older_than: float | None = None) -> Retained:
+        """
+        Give up old versions and the content that only they had. See `Checkout.retain`.
+
+        Raises:
+            ValueError: neither is given, or one is out of range.
+            StoreError: the store failed; what was not removed is removed next time.
+        """
+        check_terms(keep, older_than)
+        self._usable()
+        self._settle()
+        return retain(self, self._checkout, self._log, oldest_wanted(self._checkout, keep, older_than))
+
+    def close(self) -> tuple[str, ...]:
+        """
+        End writing, and let go. Returns where uncommitted files are now, relative to the checkout.
+
+        A second close does nothing. One that was replaced touches nothing: the files are its successor's.
+        """
+        if self._closed:
+            return ()
+        self._closed = True
+        moved: tuple[str, ...] = ()
+        try:
+            if self._hold.state in ("held", "expired") and self._is_current():
+                moved = self._discard()
+                if self._mark is not None:
+                    self._journal.remove()
+                    self._mark.finish()
+        finally:
+            self._journal.close()
+            self._checkout.leave(self._hold)
+        return moved
+
+    def __enter__(self) -> CheckoutWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<CheckoutWriter fence {self.fence} in {self._checkout.path}>"
+
+    def begin(self) -> None:
+        """Say, durably, that files are about to be changed; once. For recovery, which is as much under way as a put."""
+        if self._mark is None:
+            self._mark = self._checkout.marker.begin(self._hold, label=self._checkout.label)
+
+    def _begin(self, name: str) -> None:
+        self._hold.check_here()
+        self.begin()
+        self._journal.note(name)
+
+    def _changes(self) -> list[Change]:
+        catalog = self._checkout.catalog
+        changes: list[Change] = []
+        for name in sorted(self._staging.files):
+            staged, tracked = self._staging.files[name], catalog.get(name)
+            if staged is None:
+                if tracked is not None:
+                    changes.append(Change(name, None))
+            elif tracked is None or staged.digest != (tracked.content.size, tracked.content.sha256):
+                changes.append(Change(name, self._stored(name, staged)))
+        return changes
+
+    def _stored(self, name: str, staged: Staged) -> Content:
+        """The content, where everybody can get it: in the entry itself, or in a blob that is durable."""
+        size, sha256 = staged.digest
+        if staged.data is not None:
+            return Content(size, sha256, data=staged.data)
+        catalog = self._checkout.catalog
+        content = catalog.blob_of(size, sha256) or Content(size, sha256, fence=self.fence)
+        while catalog.is_condemned(content.key):
+            content = Content(size, sha256, fence=self.fence, turn=content.turn + 1)
+
+        def mismatch(found_size: int, found_sha256: str) -> ContentMismatchError:
+            return self._mismatch(name, staged.digest, f"{found_size}:{found_sha256}")
+
+        there = self._checkout.worktree.open(name)
+        if there is None:
+            raise self._mismatch(name, staged.digest, "missing")
+        with Checked(there, size, sha256, mismatch) as source:
+            self._checkout.blobs.put(content, cast("BinaryIO", source))
+            # A blob that was there already has not been compared with the file.
+            while source.read(_PIECE):
+                pass
+        return content
+
+    def _mismatch(self, name: str, staged: Digest, found: str) -> ContentMismatchError:
+        return ContentMismatchError(
+            f"a file was changed between put and commit, so nothing was committed. path=`{name}`, "
+            f"staged=`{staged.size}:{staged.sha256}`, found=`{found}`",
+            hint="find out who writes there, put it again, and commit",
+            path=name,
+            staged=f"{staged.size}:{staged.sha256}",
+            found=found,
+        )
+
+    def _put_prepared(self, prepared: Prepared) -> Committed:
+        outbox = self._checkout.outbox
+        try:
+            return self._log.put(prepared)
+        except CommitUnknownError:
+            self._unknown = prepared
+            raise
+        except Error as error:
+            if outbox.withdraw(prepared.id):
+                raise
+            # Somebody recovers this checkout at this very moment, and may land it after all.
+            raise CommitUnknownError(
+                f"the log refused the commit, but a recovery has taken it on and may land it. commit_id=`{prepared.id}`",
+                hint="ask `CommitLog.resolve(error.attempt)`, or look for the id in `tenure log`",
+                applied=None,
+                commit_id=prepared.id,
+                attempt=prepared,
+            ) from error
+
+    def _record(self, done: Committed, changes: list[Change]) -> None:
+        changed = [
+            Tracked(change.name, change.content, done.slot, staged.stamp)
+            for change in changes
+            if change.content is not None and (staged := self._staging.files[change.name]) is not None
+        ]
+        gone = [change.name for change in changes if change.content is None]
+        with self._checkout.catalog.database.transaction():
+            self._checkout.outbox.landed(done.id)
+            self._checkout.catalog.apply(changed, gone, done.slot)
+        self._staging.clear()
+
+    def _settle(self) -> Committed | None:
+        """Decide the commit that was unknown, if there is one; then its files are no longer staged."""
+        prepared, self._unknown = self._unknown, None
+        if prepared is None:
+            return None
+        try:
+            done = self._log.settle()
+        except CommitUnknownError:
+            self._unknown = prepared
+            raise
+        except FencedError as error:
+            if not self._checkout.outbox.withdraw(prepared.id):
+                raise CommitUnknownError(
+                    str(error), hint=error.hint, applied=None, commit_id=prepared.id, attempt=prepared
+                ) from error
+            raise
+        if done is None:
+            return None
+        self._checkout.outbox.landed(done.id)
+        self._follow()
+        for name, staged in list(self._staging.files.items()):
+            tracked = self._checkout.catalog.get(name)
+            now = None if tracked is None else (tracked.content.size, tracked.content.sha256)
+            if (None if staged is None else staged.digest) == now:
+                del self._staging.files[name]
+        return done
+
+    def _follow(self) -> None:
+        checkout = self._checkout
+        checkout.applier(aside=f"interrupted/{self.fence}").follow(checkout.log.read(after=checkout.catalog.position))
+
+    def _snapshot_if_due(self) -> None:
+        catalog, newest = self._checkout.catalog, self._checkout.snapshot
+        if catalog.position - newest >= max(SNAPSHOT_EVERY, catalog.count() // 4):
+            self.snapshot()
+
+    def snapshot(self) -> Committed:
+        """
+        Write down the whole list of files, so that readers begin here and older versions can be given up. Happens by itself.
+
+        Raises:
+            As `commit`.
+        """
+        self._usable()
+        self._settle()
+        checkout = self._checkout
+        files = (Change(one.name, one.content, one.slot) for one in checkout.catalog.files())
+        done = self._log.snapshot(collect_body(files, checkout.blobs, self.fence).to_json())
+        checkout.catalog.apply((), (), done.slot)
+        checkout.snapshot = done.slot
+        return done
+
+    def _discard(self) -> tuple[str, ...]:
+        applier: Applier = self._checkout.applier(aside=f"interrupted/{self.fence}")
+        for name, staged in self._staging.files.items():
+            tracked = self._checkout.catalog.get(name)
+            if tracked is not None:
+                applier.restore(tracked)
+            elif staged is not None:
+                applier.move_aside(name)
+        self._staging.clear()
+        return tuple(applier.moved_aside)
+
+    def _is_current(self) -> bool:
+        try:
+            self._hold.check()
+        except Error:
+            # Replaced, or nobody knows: then whoever comes next puts it right.
+            return False
+        return True
+
+    def _usable(self) -> None:
+        if self._closed:
+            raise HoldError("this writer was closed", hint="open another one with `Checkout.writer`")
+
+
+def _keep(kept: bytearray, piece: bytes) -> None:
+    if len(kept) <= INLINE_BYTES:
+        kept += piece[: INLINE_BYTES + 1 - len(kept)]
