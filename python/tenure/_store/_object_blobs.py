@@ -34,6 +34,9 @@ def put(store: ObjectStore, key: str, source: BinaryIO) -> bool:
         if answer.kind == "refused" and _is_there(store, key):
             return False
     elif _is_there(store, key):
+        # Read to its end all the same: a source that finds its content changed says so there.
+        for _ in _pieces(first, source):
+            pass
         return False
     # Written whatever the outcome of the first request was: it is the same content.
     pieces = _pieces(first, source)
