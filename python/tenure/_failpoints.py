@@ -33,7 +33,7 @@ variable `TENURE_FAILPOINTS` a point costs one look at an empty dictionary.
 | `checkout.recorded` | outbox and catalog know that a commit has landed, its writer has not said so |
 | `checkout.discarded` | a writer that closes has put back what it did not commit, its marker is there |
 | `checkout.applied` | a batch of files is in its new state, the catalog does not vouch for it |
-| `checkout.moved` | what a dead writer had not committed is moved aside, the committed content is not back |
+| `checkout.moved` | what was not committed is moved aside, the committed content is not back |
 | `checkout.restored` | ... and it is back, everywhere; what is new has not been looked at |
 | `checkout.cleaned` | the files are put right, the dead writer's marker is there |
 | `checkout.cleared` | its marker is gone |

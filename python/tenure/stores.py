@@ -7,6 +7,7 @@ Where leases live: `open_store(url)`, and the protocol every store keeps.
     postgresql://app@db.example.org/app     a table in a PostgreSQL database; needs `tenure[postgresql]`
     mysql://app@db.example.org/app          ... in MySQL; `mariadb:` the same; needs `tenure[mysql]`
     memory:NAME         this process's memory, for tests
+    s3://bucket/prefix  Amazon S3 and what speaks like it; also gs:// and az://container/prefix; needs `tenure[objects]`
 
 A database has one store in the table `tenure_records`; `?table=NAME` makes room for more. Whatever else stands after the
 `?` goes to the driver. Passwords are best left to the driver's own files, and no URL that is shown has one.
@@ -18,7 +19,7 @@ import os
 import re
 from collections.abc import Callable
 
-from tenure._store._protocol import Created, LocalDirectory, Store, Stored, Streams, as_directory, as_streams
+from tenure._store._protocol import Created, LocalDirectory, Store, Stored, Streams, as_directory, as_streams, within
 from tenure.errors import StoreCannotLockError
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "as_directory",
     "as_streams",
     "open_store",
+    "within",
 ]
 
 # Two characters at least, as a single letter is a Windows drive; RFC 3986 has the rest.
@@ -110,6 +112,12 @@ def _open_sql_url(url: str, rest: str) -> Store:  # noqa: ARG001  as for the oth
     return SqlStore(url)
 
 
+def _open_bucket_url(url: str, rest: str) -> Store:  # noqa: ARG001  as for the others
+    from tenure._store._object import ObjectStore  # noqa: PLC0415  its client is an extra
+
+    return ObjectStore.at(url)
+
+
 _OPENERS: dict[str, Callable[[str, str], Store]] = {
     "file": _open_file_url,
     "memory": _open_memory_url,
@@ -120,4 +128,7 @@ _OPENERS: dict[str, Callable[[str, str], Store]] = {
     "mysql+pymysql": _open_sql_url,
     "mariadb": _open_sql_url,
     "mariadb+pymysql": _open_sql_url,
+    "s3": _open_bucket_url,
+    "gs": _open_bucket_url,
+    "az": _open_bucket_url,
 }

@@ -1,4 +1,4 @@
-"""For the tests of programs that use tenure: a clock that only you move."""
+"""For the tests of programs that use tenure, and of stores: a clock that only you move, and what every store promises."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import threading
 from collections.abc import Sequence
 
 from tenure._clock import wait_readable
+from tenure._store._kit import Promise, check_store
+from tenure._store._memory import MemoryStore
 
-__all__ = ["ManualClock"]
+__all__ = ["ManualClock", "MemoryStore", "Promise", "check_store"]
 
 
 class ManualClock:

@@ -7,6 +7,7 @@ the run ends by counting skips per capability (conftest.py), so a machine that c
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -32,6 +33,9 @@ def _mark(name: str, probe: Callable[[], bool]) -> pytest.MarkDecorator:
 
 NEEDS_LINUX_PROC = _mark("linux-proc", lambda: sys.platform == "linux" and _runs("test", "-r", "/proc/self/stat"))
 NEEDS_PID_NAMESPACE = _mark("pid-namespace", lambda: _runs("unshare", "--pid", "--fork", "--mount-proc", "true"))
+NEEDS_NETWORK_NAMESPACE = _mark("network-namespace", lambda: _runs("unshare", "--net", "sh", "-c", "ip link set lo up"))
+NEEDS_BUCKET = _mark("real-bucket", lambda: "TENURE_TEST_BUCKET" in os.environ)
+NEEDS_MOTO = _mark("moto", lambda: importlib.util.find_spec("moto") is not None)
 NEEDS_TIME_NAMESPACE = _mark("time-namespace", lambda: _runs("unshare", "--time", "--boottime", "1", "--fork", "true"))
 NEEDS_MOUNT = _mark("mount", lambda: _runs("unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"))
 NEEDS_STRACE = _mark(

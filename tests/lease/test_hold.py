@@ -276,8 +276,8 @@ def test_the_pulse_outlives_failing_renewals() -> None:
     """B63: it tries more often after a failure, and goes on after it."""
     store = MemoryStore()
     hold = WriterLease(store, ttl=QUICK).acquire()
-    store.on("list", nth=0).fail()
-    processes.until(lambda: store.count("list") > 8, "the pulse gave up")
+    store.on("create", BEAT, nth=0).fail()
+    processes.until(lambda: store.count("create", BEAT) > 8, "the pulse gave up")
     store.heal()
     processes.until(lambda: store.count("replace", BEAT) > 1, "the pulse does not renew again")
 

@@ -18,7 +18,8 @@ from tenure._store._protocol import check_key
 from tenure._store._publish import Way
 from tenure._store._records import MAX_SIZE_BYTES
 from tenure.stores import Store, open_store
-from tests.helpers import databases
+from tests.helpers import databases, object_server
+from tests.helpers.object_dialects import Dialect
 
 Maker = Callable[[Path], Callable[[], Store]]
 
@@ -32,12 +33,29 @@ def _memory(_: Path) -> Callable[[], Store]:
     return lambda: MemoryStore.named(name)
 
 
+def _bucket(dialect: Dialect) -> Maker:
+    def maker(_: Path) -> Callable[[], Store]:
+        url = object_server.shared(dialect).url(f"contract/{uuid.uuid4().hex}")
+        return lambda: open_store(url)
+
+    return maker
+
+
 MAKERS: dict[str, Maker] = {
     "file": _files(),
     "file-rename": _files("link"),
     "file-exclusive": _files("link", "rename"),
     "memory": _memory,
+    "s3": _bucket("s3"),
+    "gs": _bucket("gs"),
+    "az": _bucket("az"),
 }
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in object_server.ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture(params=[*MAKERS, *databases.EVERY])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import click
 
@@ -10,11 +11,14 @@ from tenure._cli import _output
 from tenure._identity import ProcessIdentity, capabilities
 from tenure._lease._sight import DEFAULT_SKEW, DEFAULT_TTL
 from tenure._lifeline import filesystem_of
+from tenure._store._kit import check_store
+from tenure.errors import StoreError
 from tenure.stores import as_directory, open_store
 
 _HELP = """Say which evidence this machine, and the store at URL, can give about a dead writer, and what its lack costs.
 
-Looks only and writes nothing. What is missing makes a takeover slower, never unsafe: where nobody can prove that a holder
+Looks only and writes nothing, except that a bucket is tried in scratch keys, which are removed again; `--try` does that
+with any store, `--no-try` with none. What is missing makes a takeover slower, never unsafe: where nobody can prove that a holder
 is gone, the next one waits for ttl + skew of silence.
 
 \b
@@ -26,17 +30,27 @@ Keys of --json:
 _SLOW = f"takeovers wait for ttl + skew ({DEFAULT_TTL + DEFAULT_SKEW:g} s by default)"
 
 Check = tuple[str, bool, str, str]
+_BUCKETS = ("s3:", "gs:", "az:")
+_COSTS_OF_BROKEN = "tenure refuses this store: it could lose the lease to two writers at once"
+_NOTES = {
+    "s3:": "an answered write is kept in several zones (one, with S3 Express)",
+    "gs:": "an answered write is kept in several zones; about one change a second per name, so keep ttl above 5 s",
+    "az:": "an answered write is kept in one zone or several, as the account's redundancy says",
+}
 
 
 @click.command("doctor", help=_HELP, short_help="What this machine can prove, and what its lack costs.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on one line.")
+@click.option("--try/--no-try", "trying", default=None, help="Try what the store promises, in scratch keys.")
 @click.argument("url", required=False)
-def doctor_command(url: str | None, as_json: bool) -> None:
+def doctor_command(url: str | None, as_json: bool, trying: bool | None) -> None:
     """Look at the machine, then at the store."""
     checks = list(_machine())
     if url is not None:
         try:
             checks += _store(url)
+            if trying or (trying is None and url.startswith(_BUCKETS)):
+                checks += _tried(url)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="URL") from error
     if as_json:
@@ -118,3 +132,19 @@ def _store(url: str) -> list[Check]:
             "" if filesystem else f"it may be shared with other machines, so its locks prove nothing: {_SLOW}",
         ),
     ]
+
+
+def _tried(url: str) -> Iterator[Check]:
+    try:
+        store = open_store(url)
+        # A store that refuses itself before its first write is asked to be tried all the same.
+        to_try = getattr(store, "to_try", None)
+        tried = store if to_try is None else to_try()
+    except StoreError as error:
+        yield "tried", False, str(error), error.hint or ""
+        return
+    for promise in check_store(lambda: tried):
+        yield promise.name, promise.kept, promise.found, "" if promise.kept else _COSTS_OF_BROKEN
+    note = next((note for scheme, note in _NOTES.items() if url.startswith(scheme)), None)
+    if note is not None:
+        yield "durability", True, note, ""

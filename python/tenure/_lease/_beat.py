@@ -15,11 +15,12 @@ import os
 from dataclasses import dataclass
 from typing import Literal
 
-from tenure._lease import _keys
+from tenure._lease import _keys, _log
 from tenure.errors import StoreError, StoreUnavailableError
 from tenure.stores import LocalDirectory, Store, as_directory
 
-State = Literal["held", "released"]
+# replaced: written by whoever took over, where only the heartbeat tells the holder.
+State = Literal["held", "released", "replaced"]
 _LENGTH = 160
 _DIGITS = 20
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
@@ -66,14 +67,7 @@ def read_beat(store: Store, fence: int, nonce: str) -> Beat:
     key = _keys.beat(fence)
     directory = as_directory(store)
     if directory is None:
-        try:
-            stored = store.read(key)
-        except StoreError as error:
-            if error.errno != errno.EFBIG:
-                raise
-            # Nothing that we have written.
-            stored = None
-        return Beat() if stored is None else Beat.decode(stored.data, nonce)
+        return Beat.decode(read_swapped(store, fence), nonce)
     try:
         fd = directory.open(key, _READ)
     except StoreError as error:
@@ -86,6 +80,32 @@ def read_beat(store: Store, fence: int, nonce: str) -> Beat:
         return Beat.decode(os.read(fd, 2 * _LENGTH), nonce, stamp)
     finally:
         os.close(fd)
+
+
+def read_swapped(store: Store, fence: int) -> bytes:
+    """
+    The record of a heartbeat on a store that is no directory; empty if there is none.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    try:
+        stored = store.read(_keys.beat(fence))
+    except StoreError as error:
+        if error.errno != errno.EFBIG:
+            raise
+        # Nothing that we have written.
+        return b""
+    return b"" if stored is None else stored.data
+
+
+def nonce_of_released(record: bytes) -> str | None:
+    """The nonce of the claim that *record*, its heartbeat, says is released; None if it does not say that."""
+    try:
+        nonce = json.loads(record)["nonce"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return nonce if isinstance(nonce, str) and Beat.decode(record, nonce).released else None
 
 
 def make_file(store: LocalDirectory, fence: int) -> None:
@@ -140,8 +160,12 @@ class SwappedBeat:
             record = encode(self._nonce, self._number + 1, state)
             self._unclear.append(record)
             if self._version is None:
-                self._store.create(self._key, record)
-                version = None
+                created = self._store.create(self._key, record)
+                if created.won and state == "released":
+                    # Nobody goes on from here, so no version is needed.
+                    self._unclear = []
+                    return True
+                version = created.version if created.won else None
             else:
                 version = self._store.replace(self._key, record, self._version)
             if version is not None:
@@ -163,3 +187,25 @@ class SwappedBeat:
             self._version, self._number, self._last = found.version, self._number + 1, found.data
             return True
         return (found.version if found else None) == self._version
+
+
+def supersede(store: Store, fence: int, nonce: str) -> None:
+    """
+    Overwrite the heartbeat of the claim of *fence*, which the claim with *nonce* has replaced.
+
+    Its holder, if it lives, finds that at its next renewal, and needs no list to hear of a successor. A store that fails
+    leaves it to find out at its next check.
+    """
+    record = encode(nonce, 0, "replaced")
+    for _ in range(_LATE_ONES):
+        try:
+            found = store.read(_keys.beat(fence))
+            if found is None:
+                done = store.create(_keys.beat(fence), record).won
+            else:
+                done = store.replace(_keys.beat(fence), record, found.version) is not None
+        except StoreError as error:
+            _log.debug("a replaced holder could not be told: %s", error)
+            return
+        if done:
+            return

@@ -9,10 +9,11 @@ from tenure._clock import Clock
 from tenure._identity import Verdict, host_name
 from tenure._judgement import Asker
 from tenure._lease import _keys, _log
+from tenure._lease._beat import supersede
 from tenure._lease._claim import Claim
 from tenure._lease._sight import DEFAULT_SKEW, DEFAULT_TTL, LeaseStatus, Observer, next_fence
 from tenure.errors import RefusedError
-from tenure.stores import Store
+from tenure.stores import Store, as_directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ def force_release(
     record = tombstone.encode()
     if store.create(_keys.claim(tombstone.fence), record).data != record:
         raise _refused("somebody took the lease at this very moment", observer.look(), "look again")
+    if as_directory(store) is None:
+        supersede(store, seen.fence, tombstone.nonce)
     _log.warning(
         "the writer lease was broken by force: fence %d of %s, store %s",
         seen.fence,

@@ -13,6 +13,7 @@ from tenure._identity import host_name
 from tenure._judgement import Asker
 from tenure._lease import _keys, _log
 from tenure._lease._attempt import Attempt
+from tenure._lease._beat import supersede
 from tenure._lease._claim import Claim, WorksIn, check_terms
 from tenure._lease._collection import collect
 from tenure._lease._force import ForcedRelease, force_release
@@ -24,7 +25,7 @@ from tenure._lease._sight import DEFAULT_SKEW, DEFAULT_TTL, LeaseStatus, Observe
 from tenure._lease._tenancy import Tenancy, tenancy_of, turn
 from tenure._lease._waiting import Waiting
 from tenure.errors import FencedError, StoreError, StoreUnavailableError, WriterBusyError
-from tenure.stores import Store, open_store
+from tenure.stores import Store, as_directory, open_store
 
 # How often one acquire may lose the race for a fence before it says busy; each loss means that somebody else won.
 _RACES = 16
@@ -134,7 +135,7 @@ class WriterLease:
         waiting.forget()
         try:
             with turn(self._store.url):
-                outcome = self._look_and_take()
+                outcome = self._look_and_take(again=waiting.again())
         except StoreUnavailableError:
             if waiting.is_over():
                 raise
@@ -145,9 +146,10 @@ class WriterLease:
             raise _busy(outcome)
         return outcome
 
-    def _look_and_take(self) -> Hold | LeaseStatus:
+    def _look_and_take(self, *, again: bool) -> Hold | LeaseStatus:
         for _ in range(_RACES):
-            seen = self._observer.look()
+            seen = (self._observer.glance() if again else None) or self._observer.look(to_take=True)
+            again = False
             hold = self._join(seen)
             if hold is not None:
                 return hold
@@ -240,6 +242,8 @@ class WriterLease:
         if hold is None:
             attempt.abandon()
         elif seen.judgement is not None and seen.judgement.reason != "released":
+            if as_directory(self._store) is None:
+                supersede(self._store, seen.fence, attempt.nonce)
             _log.warning(
                 "the writer lease was taken over: fence %d from %s (%s), store %s",
                 hold.fence,
@@ -253,7 +257,7 @@ class WriterLease:
         # Locked before the claim can be seen: nobody ever finds it free while we are alive.
         attempt.lifeline = Lifelines(self._store).create(attempt.nonce)
         reach("lease.lifeline")
-        fence = next_fence(self._store, seen.fence)
+        fence = next_fence(self._store, seen.fence, beat=self._observer.highest_beat)
         if fence is None:
             return None
         if fence > _keys.MAX_FENCE:
@@ -299,6 +303,7 @@ class WriterLease:
         reach("lease.claimed")
         # By content, not by who was first: a store may tell even a winner that the key exists.
         if found != record:
+            self._observer.expect(fence)
             return False
         # A collected number can be created again by whoever stalled between its look and its claim.
         return highest_fence(self._store, including=fence) == fence

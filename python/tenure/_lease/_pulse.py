@@ -21,7 +21,7 @@ from tenure._lease._claim import Claim
 from tenure._lease._sight import highest_fence
 from tenure._lifeline import Lifeline
 from tenure.errors import Error, StoreError
-from tenure.stores import LocalDirectory, Store, as_directory
+from tenure.stores import LocalDirectory, Store, as_directory, within
 
 # How long a thread that waits for the loss of a hold sleeps at a time.
 _A_WHILE_S = 3600.0
@@ -178,7 +178,8 @@ class _ThreadPulse:
         self._record = record
         self._lifeline = lifeline
         self._clock = clock
-        self._swapped = SwappedBeat(store, claim.fence, claim.nonce)
+        # Two requests that hang, and the next renewal is still on time.
+        self._swapped = SwappedBeat(within(store, claim.ttl / 6), claim.fence, claim.nonce)
         # One beat at a time, whoever asks for it.
         self._beating = threading.RLock()
         self._stopped = threading.Event()
@@ -201,7 +202,7 @@ class _ThreadPulse:
         pause = interval
         while not self._stopped.wait(pause):
             try:
-                if not self.beat():
+                if not self._beat(look=False):
                     break
                 pause = interval
             except Error as error:
@@ -212,13 +213,17 @@ class _ThreadPulse:
             self._when_lost()
 
     def beat(self) -> bool:
+        return self._beat(look=True)
+
+    def _beat(self, *, look: bool) -> bool:
+        """One renewal. Without a look it is one request: a successor has overwritten the heartbeat, see `supersede`."""
         reach("lease.beat")
         with self._beating:
             if self._stopped.is_set():
                 return True
             # Before anything is sent: what others see of this beat cannot be older than what we believe.
             started = self._clock.elapsed()
-            if self._above() is not None or not self._swapped.write("held"):
+            if (look and self._above() is not None) or not self._swapped.write("held"):
                 self.lost = True
                 return False
             self.renewed_at = max(self.renewed_at, started)

@@ -14,13 +14,14 @@ from tenure._clock import Clock, SystemClock, iso
 from tenure._core import glance
 from tenure._core import highest_fence as highest_in_directory
 from tenure._identity import Judgement, ProcessIdentity, Verdict
-from tenure._judgement import BROKEN, Asker
+from tenure._judgement import BROKEN, RELEASED, Asker
 from tenure._lease import _keys
-from tenure._lease._beat import Beat, read_beat
+from tenure._lease._beat import Beat, nonce_of_released, read_beat, read_swapped
 from tenure._lease._claim import MAX_BYTES, Claim, WorksIn
 from tenure._lease._lifelines import Lifelines
 from tenure._lease._memory import Memory
 from tenure._lease._silence import Seen, Silence, Watched
+from tenure._lease._survey import Survey, list_lacks
 from tenure.errors import RecordError, RecordTooNewError, StoreError, StoreUnavailableError
 from tenure.stores import Store, as_directory
 
@@ -95,36 +96,82 @@ class Observer:
         self._remembered = Watched([], 0.0, 0.0)
         # The last claim that was read, and its record: a waiter sees the same one again and again.
         self._known: tuple[bytes | None, Claim | None] = None, None
+        # Where each question is a request: what was seen so far need not be asked again.
+        self._survey = Survey(store) if self._directory is None else None
+        self._seen: tuple[Claim, Beat] | None = None
+        self._glances = 0
+        self.highest_beat: int | None = None
 
-    def look(self) -> LeaseStatus:
+    def expect(self, fence: int) -> None:
+        """Note that the claim of *fence* is there: somebody else was first to take it."""
+        if self._survey is not None:
+            self._survey.expect(fence)
+
+    def glance(self) -> LeaseStatus | None:
+        """
+        What there is to see by one request, if the holder seen last is silent or beats on; None: look.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        if self._seen is None or self._glances >= _GLANCES:
+            return None
+        self._glances += 1
+        claim, before = self._seen
+        beat = read_beat(self._store, claim.fence, claim.nonce)
+        if beat.released or beat.number < before.number:
+            return None
+        status = self._status(claim, beat)
+        return None if status.state == "free" else status
+
+    def look(self, *, to_take: bool = False) -> LeaseStatus:
         """
         What there is to see now. Writes nothing.
+
+        With *to_take* no more is asked than whether it may be taken: a claim that is released is not read.
 
         Raises:
             RecordTooNewError: a newer tenure holds the lease.
             StoreError: the store cannot be read.
         """
         url = self._store.url
+        self._glances = 0
         for _ in range(_ATTEMPTS):
-            quick = self._glance()
-            fence = highest_fence(self._store) if quick is None else quick[0]
+            quick = self._in_one_go()
+            if quick is not None:
+                fence = quick[0]
+            elif self._survey is None:
+                fence = highest_fence(self._store)
+            else:
+                fence, self.highest_beat = self._survey.look()
             if fence == 0:
                 return LeaseStatus(url, "free")
+            record = None
+            if self.highest_beat is not None:
+                record = read_swapped(self._store, fence) if fence <= self.highest_beat else b""
+            if to_take and record and (nonce := nonce_of_released(record)) and not self._lifelines.files(nonce):
+                return LeaseStatus(url, "free", fence=fence, judgement=RELEASED, nonce=nonce)
             try:
-                claim = self._understand(fence, read_record(self._store, fence) if quick is None else quick[1])
+                claim = self._claim(fence, None if quick is None else quick[1])
             except RecordTooNewError:
                 raise
             except RecordError as error:
                 return self._unreadable(fence, error.reason)
             if claim is not None:
-                if quick is None:
-                    return self._status(claim, read_beat(self._store, claim.fence, claim.nonce))
-                return self._status(claim, Beat.decode(quick[2], claim.nonce, quick[3]))
+                if quick is not None:
+                    beat = Beat.decode(quick[2], claim.nonce, quick[3])
+                else:
+                    beat = (
+                        read_beat(self._store, fence, claim.nonce)
+                        if record is None
+                        else Beat.decode(record, claim.nonce)
+                    )
+                return self._status(claim, beat)
             # Collected, which happens only below a higher claim: look again.
         raise StoreUnavailableError(f"claims vanish as fast as they are read. store=`{url}`", hint="try again")
 
-    def _glance(self) -> tuple[int, bytes, bytes, int] | None:
-        """All that is to be read of a directory, in one go; None for another store, or where reading piece by piece has to say what is wrong."""
+    def _in_one_go(self) -> tuple[int, bytes, bytes, int] | None:
+        """All that is to be read of a directory; None for another store, or where reading piece by piece has to say what is wrong."""
         if self._directory is None:
             return None
         try:
@@ -155,7 +202,17 @@ class Observer:
             self._memory.remember(watched)
             self._remembered = watched
 
+    def _claim(self, fence: int, record: bytes | None) -> Claim | None:
+        if record is None:
+            # Write-once, so what was read of it stays true.
+            if self._seen is not None and self._seen[0].fence == fence:
+                return self._seen[0]
+            record = read_record(self._store, fence)
+        return self._understand(fence, record)
+
     def _status(self, claim: Claim, beat: Beat) -> LeaseStatus:
+        if self._survey is not None:
+            self._seen = claim, beat
         if claim.tombstone:
             judgement = BROKEN
         else:
@@ -212,6 +269,8 @@ class Observer:
 
 # Each time round a collector must have removed the very claim that was the highest a moment before.
 _ATTEMPTS = 10
+# How often a waiter asks for the heartbeat alone. Of a successor that could not overwrite it, it hears by the next look.
+_GLANCES = 15
 
 
 def read_claim(store: Store, fence: int) -> Claim | None:
@@ -258,14 +317,17 @@ def highest_beat(store: Store) -> int:
     return max((fence for fence in numbers if fence is not None), default=0)
 
 
-def next_fence(store: Store, judged: int) -> int | None:
+def next_fence(store: Store, judged: int, *, beat: int | None = None) -> int | None:
     """
     The fence to take for whoever has judged the claim of fence *judged*; None if there is a later claim by now.
 
     A heartbeat is made after its claim. So one above the claim that was judged is that of a new holder, whom nobody has
     judged, unless its claim is not there: then somebody deletes claims, and its number must not be given out again.
+
+    *beat* is the highest fence of any heartbeat, where that look has seen it.
     """
-    beat = highest_beat(store)
+    if beat is None:
+        beat = highest_beat(store)
     if beat > judged and highest_fence(store) > judged:
         return None
     return max(judged, beat) + 1
@@ -295,10 +357,7 @@ def highest_fence(store: Store, *, including: int | None = None) -> int:
         seen_own = seen_own or fence == including
     # A higher one is proof enough, also where ours has been collected meanwhile.
     if including is not None and not seen_own and highest < including:
-        raise StoreUnavailableError(
-            f"the store's list lacks a claim that is there. store=`{store.url}`, fence=`{including}`",
-            hint="a stale directory cache, or a cleaner that removes records; see `tenure status`",
-        )
+        raise list_lacks(store, including)
     return highest
 
 

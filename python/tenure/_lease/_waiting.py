@@ -9,6 +9,7 @@ closed. All are hints; a look decides, and comes in any case after a while.
 from __future__ import annotations
 
 import _thread
+import random
 from pathlib import Path
 
 from tenure._clock import Clock
@@ -38,6 +39,7 @@ class Waiting:
         self._fence = 0
         self._changes: Changes | None = None
         self._listened = False
+        self._looked = False
 
     def __enter__(self) -> Waiting:
         return self
@@ -54,6 +56,11 @@ class Waiting:
     def is_over(self) -> bool:
         """Whether there is no time left."""
         return self._clock.awake() >= self._deadline
+
+    def again(self) -> bool:
+        """Whether this was asked before: the first look sees everything."""
+        again, self._looked = self._looked, True
+        return again
 
     def forget(self) -> None:
         """Forget what was heard: the look that follows sees it."""
@@ -91,6 +98,9 @@ class Waiting:
         if seen is not None and seen.ttl is not None and seen.skew is not None:
             # Short terms are watched in shorter steps, or the steps would be what one waits for.
             longest = min(longest, max(_HALF_WOKEN_S, (seen.ttl + seen.skew) / 10))
+        if self._directory is None:
+            # Waiters that began together must not ask together.
+            longest *= random.uniform(0.75, 1.25)
         return max(0.0, min(longest, self._deadline - self._clock.awake()))
 
     def wakers(self, seen: LeaseStatus | None) -> list[int]:

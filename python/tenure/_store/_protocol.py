@@ -30,10 +30,15 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """The outcome of a `create`: whether *we* won, and the bytes that the key holds now, ours or the winner's."""
+    """
+    The outcome of a `create`: whether *we* won, and the bytes that the key holds now, ours or the winner's.
+
+    `version` is what a `replace` must name, where the store knows it without being asked again.
+    """
 
     won: bool
     data: bytes
+    version: str | None = None
 
 
 class Store(Protocol):
@@ -126,6 +131,12 @@ class Streams(Protocol):
 
     def get_stream(self, key: str) -> BinaryIO | None:
         """What *key* holds, to read from its beginning and to close; None if there is none."""
+
+
+def within(store: Store, seconds: float) -> Store:
+    """*store*, each of whose operations ends within *seconds*, where it has a bound that can be moved; else as it is."""
+    bounded = getattr(store, "within", None)
+    return store if bounded is None else cast("Store", bounded(seconds))
 
 
 def as_streams(store: Store) -> Streams | None:
