@@ -10,7 +10,7 @@ from unittest import mock
 
 from tenure import Judgement, _failpoints
 from tenure._commit import _standing
-from tenure._lease import _forsaken, _tenancy
+from tenure._lease import _forsaken, _tenancy, _waiting
 from tenure._lease._hold import Hold
 from tenure._lease._lifelines import Lifelines
 from tests.simulation.scheduler import Actor
@@ -71,6 +71,7 @@ def isolated(world: World) -> Iterator[None]:
             (_failpoints, "_points", _EveryPoint()),
             (_failpoints, "_act", reached),
             (_standing, "judge_many", judged),
+            (_waiting, "random", world.scheduler.random),
             # The kernel would say of each of them that it lives: they are one process.
             (Lifelines, "create", lambda *_: None),
             # Who is killed runs no destructor; and when one runs is for the interpreter to say, not for the seed.

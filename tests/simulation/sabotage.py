@@ -54,9 +54,9 @@ def check_then_put() -> Iterator[None]:
 def unclear_is_failure() -> Iterator[None]:
     """No answer is taken for "not done"."""
 
-    def put(self: _put.Putter, key: str, data: bytes) -> bytes:
+    def put(self: _put.Putter, key: str, data: bytes) -> _put.Found:
         try:
-            return self.store.create(key, data).data
+            return _put.Found(self.store.create(key, data).data, True)
         except StoreError as error:
             raise StoreUnavailableError(str(error), applied=False) from error
 
