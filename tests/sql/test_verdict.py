@@ -109,7 +109,10 @@ def test_a_savepoint_cannot_undo_the_fence(database: Database) -> None:
     assert (database.body(), database.epoch()) == ("first", 2)
 
 
-@pytest.mark.parametrize("words", ["COMMIT", "  commit ", "ROLLBACK", "BEGIN", "START TRANSACTION", "END", "ABORT"])
+@pytest.mark.parametrize(
+    "words",
+    ["COMMIT", "  commit ", "/* a\nb */ -- c\n COMMIT", "ROLLBACK", "BEGIN", "START TRANSACTION", "END", "ABORT"],
+)
 def test_the_fence_alone_ends_its_transaction(database: Database, words: str) -> None:
     a = Writer(database.fence()).load()
     with pytest.raises(FenceError, match="the fence's to do"), a.fence.write(a.pin) as tx:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from tenure._store._sql import SqlStore
 from tenure.errors import StoreError, StoreUnavailableError
 from tests.helpers import databases
 from tests.helpers.capabilities import NEEDS_MARIADB, NEEDS_POSTGRESQL, NEEDS_STRACE
+from tests.helpers.processes import ROOT
 from tests.helpers.proxy import Proxy
 from tests.helpers.servers import APP, PASSWORD, STRANGER, MariaDB, PostgreSQL, Server, as_user
 from tests.store.children import child, children, traced
@@ -219,15 +221,24 @@ def test_of_sixteen_processes_one_wins_each_round_and_all_agree(url: str, tmp_pa
 
 def test_a_forked_child_uses_no_connection_of_its_parents(store: SqlStore) -> None:
     store.create("lease/1", b"one")
+    inherited = connection_of(store)
     pid = os.fork()
     if pid == 0:
         found = store.read("lease/1")
-        os._exit(0 if found is not None and found.data == b"one" else 1)
+        os._exit(0 if found is not None and connection_of(store) is not inherited else 1)
     # At the same moment, on the connection that the child has inherited.
     for _ in range(20):
-        found = store.read("lease/1")
-        assert found is not None
+        assert store.read("lease/1") is not None
+    assert connection_of(store) is inherited
     assert os.waitpid(pid, 0)[1] == 0
+
+
+def connection_of(store: SqlStore) -> Any:
+    """The driver's connection that the next operation will use."""
+    proxied = store._engine().raw_connection()
+    raw = proxied.driver_connection
+    proxied.close()
+    return raw
 
 
 def test_a_store_that_nobody_has_any_more_leaves_no_connection_behind(url: str) -> None:
@@ -235,10 +246,8 @@ def test_a_store_that_nobody_has_any_more_leaves_no_connection_behind(url: str) 
     store.create("lease/1", b"x")
     pool = store._engine().pool
     assert pool.checkedin() == 1  # type: ignore[attr-defined]
-    raw = store._engine().raw_connection()
-    driver: Any = raw.driver_connection
-    raw.close()
-    del store, raw
+    driver = connection_of(store)
+    del store
     gc.collect()
     with pytest.raises(Exception, match=r"."):  # each driver has its own for what is closed
         driver.cursor().execute("SELECT 1")
@@ -453,3 +462,20 @@ def test_a_file_that_somebody_keeps_locked_is_unavailable(tmp_path: Path, monkey
         connection.execute(text("ROLLBACK"))
     assert refused.value.applied is False
     assert store.create("lease/2", b"x").won
+
+
+# The manual
+
+
+@pytest.mark.parametrize("kind", databases.SERVED[::2])
+def test_the_table_that_the_manual_has_an_administrator_make_is_the_one(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    page = (ROOT / "docs/how-to/sql-store.md").read_text("utf-8")
+    heading = {"postgresql": "PostgreSQL", "mariadb": "MySQL"}[kind]
+    (made,) = re.findall(rf"```sql\n-- {heading}.*?\n(CREATE TABLE .*?);$", page, re.MULTILINE | re.DOTALL)
+    store = SqlStore(databases.urls(kind, request, tmp_path)())
+    run(store, made.replace("tenure_records", "{t}"))
+    for key in ("a0", "a/b", "a-b"):
+        assert store.create(key, b"x" * MAX_SIZE_BYTES).won
+    assert list(store.list()) == ["a-b", "a/b", "a0"]

@@ -51,7 +51,7 @@ class Store(Protocol):
 
     @property
     def url(self) -> str:
-        """The URL that `open_store` would open this very store by."""
+        """The URL that `open_store` would open this very store by, but for a password: it is shown to people."""
 
     def create(self, key: str, data: bytes) -> Created:
         """

@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.sql import Executable
 
 from tenure.sql import _operations
-from tenure.sql._alchemy import SqlAlchemyLink, guarded
+from tenure.sql._alchemy import SqlAlchemyLink
 from tenure.sql._base import lease_lost, publish_failed
 from tenure.sql._drivers import driver_of
 from tenure.sql._errors import FenceError
@@ -115,7 +115,9 @@ class AsyncFencedTransaction:
         return self
 
     def _open(self, connection: Any) -> None:
-        self._scope = Scope(SqlAlchemyLink(connection), self._plan)
+        link = SqlAlchemyLink(connection)
+        link.expose()
+        self._scope = Scope(link, self._plan)
         self._scope.open()
 
     async def __aexit__(
@@ -244,7 +246,8 @@ class AsyncEpochFence:
     ) -> None:
         self._settings = Settings(table, ledger, context, lock)
         self._settings.check(driver_of(engine.dialect.name, engine.dialect.driver).family)
-        self._engine = AsyncEngine(guarded(checked(engine.sync_engine)))
+        checked(engine.sync_engine)
+        self._engine = engine
         self._publish = publish
         self._deferred = Deferred()
 

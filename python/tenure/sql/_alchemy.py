@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from sqlalchemy import event
-from sqlalchemy.engine import Connection, Engine, RootTransaction
+from sqlalchemy.engine import Connection, RootTransaction
 from sqlalchemy.exc import SQLAlchemyError
 
 from tenure.errors import StoreCannotLockError
@@ -19,7 +18,12 @@ from tenure.sql._statements import Family, Outcome, Statement, render
 
 
 class SqlAlchemyLink:
-    """A connection of an engine that `guarded` has made."""
+    """
+    A connection of an engine.
+
+    Whoever has the connection itself runs statements past us, so it is then listened to: see `expose`. SQLAlchemy's events
+    cost more than most statements need, hence not before.
+    """
 
     def __init__(self, connection: Connection) -> None:
         dialect = connection.dialect
@@ -29,6 +33,8 @@ class SqlAlchemyLink:
         self._transaction: RootTransaction | None = None
         self._backend: object = None
         self._begun: Any = None
+        self._watcher: Watcher | None = None
+        self._exposed = False
 
     @property
     def family(self) -> Family:
@@ -78,10 +84,39 @@ class SqlAlchemyLink:
         return [self.run(statement) for statement in statements][-1]
 
     def watch(self, watcher: Watcher | None) -> None:
-        if watcher is None:
-            _watchers.pop(self._connection, None)
-        else:
-            _watchers[self._connection] = watcher
+        self._watcher = watcher
+
+    @property
+    def exposed(self) -> bool:
+        """Whether SQLAlchemy tells the watcher by itself."""
+        return self._exposed
+
+    def expose(self) -> None:
+        """From now on have SQLAlchemy tell the watcher of all that anybody runs on this connection."""
+        if self._exposed:
+            return
+        self._exposed = True
+        connection = self._connection
+
+        @event.listens_for(connection, "before_cursor_execute")
+        def before(_connection: Connection, _cursor: Any, sql: str, *_: Any) -> None:
+            if self._watcher is not None:
+                self._watcher.before(sql)
+
+        @event.listens_for(connection, "after_cursor_execute")
+        def after(*_: Any) -> None:
+            if self._watcher is not None:
+                self._watcher.after()
+
+        @event.listens_for(connection, "commit")
+        def commit(_connection: Connection) -> None:
+            if self._watcher is not None:
+                self._watcher.ending("commit")
+
+        @event.listens_for(connection, "rollback")
+        def rollback(_connection: Connection) -> None:
+            if self._watcher is not None:
+                self._watcher.ending("rollback")
 
     def standing(self) -> Standing:
         # Asked before every statement: SQLAlchemy's own way to the driver's connection is a long one.
@@ -129,33 +164,3 @@ def _lastrowid(result: Any) -> int | None:
         # PostgreSQL's drivers have none.
         return None
     return value if isinstance(value, int) else None
-
-
-_watchers: WeakKeyDictionary[Connection, Watcher] = WeakKeyDictionary()
-
-
-def guarded(engine: Engine) -> Engine:
-    """The same engine, with the same pool, whose connections ask their watcher. Those of *engine* itself do not."""
-    own = engine.execution_options()
-
-    @event.listens_for(own, "before_cursor_execute")
-    def before(connection: Connection, _cursor: Any, sql: str, *_: Any) -> None:
-        if (watcher := _watchers.get(connection)) is not None:
-            watcher.before(sql)
-
-    @event.listens_for(own, "after_cursor_execute")
-    def after(connection: Connection, *_: Any) -> None:
-        if (watcher := _watchers.get(connection)) is not None:
-            watcher.after()
-
-    @event.listens_for(own, "commit")
-    def commit(connection: Connection) -> None:
-        if (watcher := _watchers.get(connection)) is not None:
-            watcher.ending("commit")
-
-    @event.listens_for(own, "rollback")
-    def rollback(connection: Connection) -> None:
-        if (watcher := _watchers.get(connection)) is not None:
-            watcher.ending("rollback")
-
-    return own

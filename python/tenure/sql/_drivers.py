@@ -30,7 +30,8 @@ class Driver(NamedTuple):
 
 def _psycopg_standing(raw: Any) -> Standing:
     # Source: libpq's PQtransactionStatus: idle, active, in a transaction, in a failed one, unknown.
-    status = int(raw.info.transaction_status)
+    # From libpq itself: `info` is made anew each time, and this is asked before every statement.
+    status = raw.pgconn.transaction_status
     return "open" if status == 2 else "failed" if status == 3 else "none"
 
 
@@ -65,7 +66,7 @@ def _never(_: Any) -> bool:
 
 
 _PSYCOPG = Driver(
-    "postgresql", "pyformat", _psycopg_standing, lambda raw: raw.info.backend_pid, lambda raw: bool(raw.autocommit)
+    "postgresql", "pyformat", _psycopg_standing, lambda raw: raw.pgconn.backend_pid, lambda raw: bool(raw.autocommit)
 )
 # On SQLite BEGIN and COMMIT are ours, whatever the driver thinks of autocommit.
 _SQLITE = Driver("sqlite", "named", _sqlite_standing, _same, _never)

@@ -9,7 +9,7 @@ from sqlalchemy.engine import Engine
 
 from tenure._clock import Clock
 from tenure.errors import StoreCannotLockError
-from tenure.sql._alchemy import SqlAlchemyLink, guarded
+from tenure.sql._alchemy import SqlAlchemyLink
 from tenure.sql._base import Fence
 from tenure.sql._drivers import driver_of
 from tenure.sql._link import Link
@@ -70,7 +70,7 @@ class EpochFence(Fence[FencedTransaction, FencedTransaction]):
         settings = Settings(table, ledger, context, lock)
         settings.check(driver_of(engine.dialect.name, engine.dialect.driver).family)
         super().__init__(settings, publish, clock)
-        self._engine = guarded(checked(engine))
+        self._engine = checked(engine)
 
     def read(self, scope: str) -> Snapshot:
         """

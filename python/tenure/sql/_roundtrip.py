@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import select
+import sys
 from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -35,11 +36,7 @@ def together(raw: Any, statements: Sequence[Statement]) -> Outcome:
     from psycopg import Error, Pipeline, pq  # noqa: PLC0415  only where psycopg is used
 
     # libpq before 14 has no pipelines, and Windows no poll.
-    if (
-        not Pipeline.is_supported()
-        or not hasattr(select, "poll")
-        or raw.pgconn.pipeline_status != pq.PipelineStatus.OFF
-    ):
+    if not Pipeline.is_supported() or sys.platform == "win32" or raw.pgconn.pipeline_status != pq.PipelineStatus.OFF:
         return one_by_one(raw, statements)
     begins = raw.pgconn.transaction_status == pq.TransactionStatus.IDLE
     try:
@@ -119,6 +116,8 @@ def _results(pgconn: Any) -> list[Any]:
     """All that is answered up to the Sync. Waits in `poll`, where Ctrl-C comes through."""
     from psycopg import OperationalError, pq  # noqa: PLC0415  see above
 
+    if sys.platform == "win32":
+        raise NotImplementedError("no poll")
     results: list[Any] = []
     poll = select.poll()
     poll.register(pgconn.socket, select.POLLIN | select.POLLOUT)

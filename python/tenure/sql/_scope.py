@@ -22,16 +22,18 @@ from tenure.sql._settings import Settings
 from tenure.sql._statements import Move, Statement
 
 # What would end the transaction, or start another, behind the fence's back.
+_BLANK = r"(?:\s|/\*.*?\*/|--[^\n]*\n)*"
 _OURS = re.compile(
-    r"\s*(?:begin|start\s+transaction|commit|end|abort|prepare\s+transaction|rollback(?!\s+(?:\w+\s+)?to\b))\b",
-    re.IGNORECASE,
+    _BLANK + r"(?:begin|start\s+transaction|commit|end|abort|prepare\s+transaction|rollback(?!\s+(?:\w+\s+)?to\b))\b",
+    re.IGNORECASE | re.DOTALL,
 )
 _SAVEPOINT = re.compile(
     r"\s*(savepoint|release(?:\s+savepoint)?|rollback(?:\s+\w+)?\s+to(?:\s+savepoint)?)\s+(\S+)", re.IGNORECASE
 )
 # Source: MariaDB's manual, "SQL statements that cause an implicit commit".
 _COMMITS_ON_MYSQL = re.compile(
-    r"\s*(?:create|alter|drop|truncate|rename|grant|revoke|lock\s+tables|analyze|optimize)\b", re.IGNORECASE
+    _BLANK + r"(?:create|alter|drop|truncate|rename|grant|revoke|lock\s+tables|analyze|optimize)\b",
+    re.IGNORECASE | re.DOTALL,
 )
 
 

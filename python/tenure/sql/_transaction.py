@@ -8,7 +8,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.schema import ExecutableDDLElement
 from sqlalchemy.sql import Executable
+from sqlalchemy.sql.elements import TextClause
 
 from tenure.sql._alchemy import SqlAlchemyLink
 from tenure.sql._operations import reading_failed, snapshot
@@ -44,6 +46,7 @@ class FencedTransaction:
         self._finish = finish
         self._hold = hold
         self._connection: Connection | None = None
+        self._link: SqlAlchemyLink | None = None
         self._scope: Scope | None = None
         self.pin = plan.pin
         self.committed_pin: Pin | None = None
@@ -65,15 +68,27 @@ class FencedTransaction:
         """SQLAlchemy's connection, for code that wants one. Each of its statements is asked about."""
         self._entered().check()
         assert self._connection is not None
+        assert self._link is not None
+        self._link.expose()
         return self._connection
 
     def execute(self, statement: Executable, parameters: Any = None) -> CursorResult[Any]:
         """As `Connection.execute`."""
-        return self.connection.execute(statement, parameters)
+        scope = self._entered()
+        assert self._connection is not None
+        assert self._link is not None
+        if self._link.exposed:
+            # Then SQLAlchemy asks.
+            scope.check()
+            return self._connection.execute(statement, parameters)
+        scope.before(_words(statement))
+        result = self._connection.execute(statement, parameters)
+        scope.after()
+        return result
 
     def scalar(self, statement: Executable, parameters: Any = None) -> Any:
         """As `Connection.scalar`."""
-        return self.connection.scalar(statement, parameters)
+        return self.execute(statement, parameters).scalar()
 
     def savepoint(self) -> AbstractContextManager[object]:
         """A savepoint, after the fence. If its block fails and the error is caught outside, the rest goes on."""
@@ -100,7 +115,8 @@ class FencedTransaction:
             self._scope.open()
         self._connection = self._engine.connect()
         try:
-            self._scope = Scope(SqlAlchemyLink(self._connection), self._plan)
+            self._link = SqlAlchemyLink(self._connection)
+            self._scope = Scope(self._link, self._plan)
             self._scope.open()
         except BaseException:
             self._connection.close()
@@ -130,6 +146,13 @@ class FencedTransaction:
         if self._scope is None:
             raise RuntimeError("a fenced transaction is used in a `with` block")
         return self._scope
+
+
+def _words(statement: Executable) -> str:
+    """What of *statement* could end a transaction: SQL that somebody wrote, and DDL. SQLAlchemy makes nothing else of the kind."""
+    if isinstance(statement, TextClause):
+        return statement.text
+    return "CREATE" if isinstance(statement, ExecutableDDLElement) else ""
 
 
 class Snapshot:
