@@ -99,6 +99,31 @@ def test_a_poll_of_a_waiter_is_one_request(server: ObjectServer) -> None:
     assert len(calls) == looks + polls + 1, "and its claim is read once"
 
 
+@pytest.mark.parametrize(("taken", "lists"), [(400, 2), (600, 3), (20_000, 16)])
+def test_a_lease_that_was_taken_often_is_not_listed_as_a_whole(server: ObjectServer, taken: int, lists: int) -> None:
+    """Claims and heartbeats stay. A list brings 1,000 of them, and on Azure more."""
+    with server._lock:
+        for fence in range(1, taken + 1):
+            server._store(PREFIX + _keys.claim(fence), b"{}")
+            server._store(PREFIX + _keys.beat(fence), b"{}")
+    plant(server, _keys.claim(taken), holders.claim(taken))
+    plant(server, _keys.beat(taken), holders.beat(7, state="released"))
+    with server.counted() as calls:
+        hold = patient(server).acquire()
+    assert hold.fence == taken + 1
+    assert kinds(calls)["list"] <= lists
+    hold.release()
+
+
+@pytest.mark.parametrize("gap", [range(0), range(5, 2000), range(1500, 3999), range(1, 4000)])
+def test_the_highest_fence_is_found_whatever_was_removed(server: ObjectServer, gap: range) -> None:
+    with server._lock:
+        for fence in set(range(1, 4001)) - set(gap):
+            server._store(PREFIX + _keys.claim(fence), b"{}")
+    plant(server, _keys.claim(4000), holders.claim(4000))
+    assert patient(server).inspect().fence == 4000
+
+
 def test_a_renewal_ends_well_before_the_next_one_is_due(server: ObjectServer) -> None:
     """However long an operation may take otherwise: two requests that hang, within a sixth of the ttl."""
     hold = WriterLease(opened(server, patience_s=5), ttl=6.0).acquire()

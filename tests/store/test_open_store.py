@@ -69,7 +69,7 @@ def test_the_url_of_a_directory_opens_it_again(path: str) -> None:
     "url", ["ftp://host/x", "azure://b", "sqlite:///x.db", "postgresql://h/d", "mysql://h", "x1:y"]
 )
 def test_an_unknown_scheme_names_the_known_ones(url: str) -> None:
-    with pytest.raises(ValueError, match="known=.*file:, .*memory:, .*s3:"):
+    with pytest.raises(ValueError, match=r"known=.*file:, .*memory:, .*s3:"):
         open_store(url)
 
 
