@@ -101,7 +101,7 @@ class ObjectServer:
         calls: what was asked, in order.
     """
 
-    def __init__(self, dialect: Dialect = "s3", *, page: int = 1000) -> None:
+    def __init__(self, dialect: Dialect = "s3", *, page: int | None = None) -> None:
         self.dialect = dialect
         self.ignores: set[Literal["create", "replace", "replace-absent"]] = set()
         self.missing = False
@@ -109,7 +109,7 @@ class ObjectServer:
         self.objects: dict[str, Object] = {}
         self._lists: Literal["all", "empty", "unordered", "stale"] = "all"
         self._as_it_was: dict[str, Object] = {}
-        self._page = page
+        self._page = page or (5000 if dialect == "az" else 1000)
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._parts: dict[str, dict[str, bytes]] = {}

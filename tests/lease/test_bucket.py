@@ -99,6 +99,66 @@ def test_a_poll_of_a_waiter_is_one_request(server: ObjectServer) -> None:
     assert len(calls) == looks + polls + 1, "and its claim is read once"
 
 
+@pytest.mark.parametrize(("taken", "lists"), [(400, 2), (600, 3), (20_000, 16)])
+def test_a_lease_that_was_taken_often_is_not_listed_as_a_whole(server: ObjectServer, taken: int, lists: int) -> None:
+    """Claims and heartbeats stay. A list brings 1,000 of them, and on Azure more."""
+    with server._lock:
+        for fence in range(1, taken + 1):
+            server._store(PREFIX + _keys.claim(fence), b"{}")
+            server._store(PREFIX + _keys.beat(fence), b"{}")
+    plant(server, _keys.claim(taken), holders.claim(taken))
+    plant(server, _keys.beat(taken), holders.beat(7, state="released"))
+    with server.counted() as calls:
+        hold = patient(server).acquire()
+    assert hold.fence == taken + 1
+    assert kinds(calls)["list"] <= lists
+    hold.release()
+
+
+@pytest.mark.parametrize("gap", [range(0), range(5, 2000), range(1500, 3999), range(1, 4000)])
+def test_the_highest_fence_is_found_whatever_was_removed(server: ObjectServer, gap: range) -> None:
+    with server._lock:
+        for fence in set(range(1, 4001)) - set(gap):
+            server._store(PREFIX + _keys.claim(fence), b"{}")
+    plant(server, _keys.claim(4000), holders.claim(4000))
+    assert patient(server).inspect().fence == 4000
+
+
+def test_a_renewal_ends_well_before_the_next_one_is_due(server: ObjectServer) -> None:
+    """However long an operation may take otherwise: two requests that hang, within a sixth of the ttl."""
+    hold = WriterLease(opened(server, patience_s=5), ttl=6.0).acquire()
+    swapped: Any = hold._tenancy._pulse
+    assert swapped._swapped._store.attempt_s == 0.5
+    server.on("create", "replace", prefix=BEAT, nth=0).delay_reply(60)
+    with pytest.raises(StoreUnavailableError) as caught:
+        hold.renew()
+    assert caught.value.applied is None
+    assert server.count("create", prefix=BEAT) <= 3
+    server.heal()
+    hold.renew()
+    assert hold.state == "held"
+    hold.release()
+
+
+def test_a_holder_that_was_replaced_after_silence_is_told(server: ObjectServer) -> None:
+    """It was only slow: what it hears at its next renewal is not a list, but its heartbeat in another's words."""
+    slow = patient(server, ttl=1.0, skew=0.0)
+    hold = slow.acquire()
+    claim: Any = hold._tenancy.claim
+    # As on another machine: nobody can judge it, and this process does not know it for its own.
+    foreign = holders.claim(1, holder=None, nonce=claim.nonce, ttl=1.0, skew=0.0)
+    plant(server, _keys.claim(1), foreign)
+    clock = ManualClock()
+    from tenure._lease import _tenancy
+
+    own = _tenancy._registry.pop(claim.nonce)
+    assert patient(server, clock=clock).acquire(timeout=30.0).fence == 2
+    pulse: Any = own._pulse
+    with server.counted() as calls:
+        assert not pulse._beat(look=False)
+    assert "list" not in kinds(calls)
+
+
 # Lists that lie.
 
 

@@ -14,6 +14,7 @@ import pytest
 from tenure import FencedError, LeaseStatus, WriterBusyError, WriterLease
 from tenure._clock import SystemClock
 from tenure._lease import _host, _keys, _waiting
+from tenure._lease._beat import encode
 from tests.helpers import holders, processes
 from tests.helpers.capabilities import NEEDS_LINUX_PROC, NEEDS_PID_NAMESPACE
 from tests.helpers.namespaces import OWN_PROC
@@ -131,6 +132,15 @@ def test_a_command_that_carries_the_lifeline_keeps_the_hold_of_a_killed_holder(
             WriterLease(store).acquire()
         holders.end(command)
         processes.until(lambda: seen(store) == "lifeline_free", "its end does not free it")
+
+
+def test_a_hold_that_says_released_is_alive_while_its_lifeline_is_held(store: RemoteStore, holder: Script) -> None:
+    """Its claim is then read, which otherwise is a request that a released hold is spared."""
+    store.create(_keys.beat(1), encode(claim(store)["nonce"], 1, "released"))
+    with pytest.raises(WriterBusyError):
+        WriterLease(store).acquire()
+    holder.kill()
+    assert WriterLease(store, ttl=LONG).acquire().fence == 2
 
 
 def test_a_waiter_hears_of_the_end_of_a_hold_without_polling_for_it(
