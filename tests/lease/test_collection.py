@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tenure import FencedError, WriterLease
+from tenure import FencedError, Hold, WriterLease
 from tenure._lease import _keys
 from tenure._lease._collection import KEPT
 from tenure._lifeline import Lifeline
@@ -67,7 +67,8 @@ def test_the_last_thousand_are_kept(tmp_path: Path, kind: str) -> None:
         assert fences(store)[0] == kept
         hold.renew()
         assert fences(store)[1] == kept
-    assert WriterLease(store, ttl=LONG).acquire().fence == DUE[kind] + 1
+    with WriterLease(store, ttl=LONG).acquire() as hold:
+        assert hold.fence == DUE[kind] + 1
 
 
 @pytest.mark.parametrize("kind", ["directory", "memory"])
@@ -165,14 +166,15 @@ def test_whoever_stalled_until_its_number_was_collected_goes_back(tmp_path: Path
             put(store, key, record)
         current.append(WriterLease(store, ttl=LONG).acquire())
 
-    current: list[object] = []
+    current: list[Hold] = []
     store.on("create", _keys.claim(2)).run(others)
     late = WriterLease(store, ttl=LONG).acquire()
 
     assert late.fence == DUE["memory"], "it joins what this process has, above everything"
-    assert current
     assert 2 in fences(store)[0], "the word that it wrote is below all others, and goes with the next collection"
     late.check()
+    late.release()
+    current[0].release()
 
 
 def test_history_says_that_older_ones_are_gone(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import gc
 import linecache
 import os
 import sys
@@ -75,6 +76,15 @@ class Interrupter:
             yield
         finally:
             sys.settrace(before)
+
+
+@pytest.fixture(autouse=True)
+def _nobody_elses_garbage() -> Iterator[None]:
+    """Holds of other tests that are collected meanwhile would be cut off in place of ours, where nobody hears of it."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def cut_off_everywhere(make: Callable[[int], Store], blocks: Callable[[Store], str | None]) -> dict[str, list[str]]:
