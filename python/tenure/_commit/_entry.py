@@ -51,7 +51,7 @@ class Entry:
 
     def encode(self) -> bytes:
         """
-        The record's bytes; equal entries have equal bytes.
+        The record's bytes; `decode` makes the same entry of them.
 
         Raises:
             ValueError: the body is no JSON, or too large.
