@@ -557,3 +557,14 @@ def test_what_stands_in_a_slot_that_was_collected_refuses_nobody(arrived: bool) 
     with pytest.raises(FencedError):
         writer.commit("next")
     it.let_go()
+
+
+def test_nothing_is_collected_where_others_see_names_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenure._commit._collect.filesystem_of", lambda _: None)
+    with desk(FileStore(tmp_path / "store")) as it:
+        writer = it.writer()
+        writer.commit("x")
+        snapshot = writer.snapshot("all")
+        with pytest.raises(StoreCannotLockError, match="network file system"):
+            writer.collect(snapshot.slot, undecided=None)
+        assert it.slots() == [1, 2, 3]
