@@ -57,20 +57,36 @@ Reason: TypeAlias = Literal[
 ]
 """Why a verdict was given; a stable slug. docs/concepts/verdicts.md explains each."""
 
-Evidence: TypeAlias = Literal["record", "handle", "pidfs", "pidfd", "proc", "getpgid", "none", "lifeline", "beat"]
+Evidence: TypeAlias = Literal[
+    "record",
+    "handle",
+    "pidfs",
+    "pidfd",
+    "proc",
+    "getpgid",
+    "unique_id",
+    "process_handle",
+    "process_table",
+    "none",
+    "lifeline",
+    "beat",
+]
 """
 What a verdict rests on.
 
 `record`: the record's own fields. `handle`: a pidfs file handle, across pid namespaces. `pidfs`: a pidfd and its
 never-reused inode. `pidfd`: a pidfd, with the start time from /proc where two processes must be told apart. `proc`:
-/proc/PID/stat alone. `getpgid`: a number that the kernel does not know. `none`: nothing could be asked. `lifeline` and
-`beat` belong to the lease: the kernel-held lock, and a heartbeat marked released.
+/proc/PID/stat alone. `getpgid`: a number that the kernel does not know. `unique_id`: the kernel's own never-reused number
+of the process (Windows, macOS). `process_handle`: a handle, with the time of creation where two processes must be told
+apart (Windows). `process_table`: the list of all processes, for one that may not be opened (Windows). `none`: nothing
+could be asked. `lifeline` and `beat` belong to the lease: the kernel-held lock, and a heartbeat marked released.
 """
 
-Capability: TypeAlias = Literal["handle", "pidfs", "pidfd", "proc"]
+Capability: TypeAlias = Literal["handle", "pidfs", "pidfd", "proc", "unique_id"]
 """
 A kind of evidence a kernel may lack: pidfs file handles (Linux 6.14), pidfds with an inode of their own (6.9), pidfds
-(5.3, or seccomp), a /proc that shows our own pid namespace. Each is found out by trying, never from a version number.
+(5.3, or seccomp), a /proc that shows our own pid namespace, and, where the system is not Linux, a never-reused number of
+each process. Each is found out by trying, never from a version number.
 """
 
 @final

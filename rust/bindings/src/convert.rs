@@ -59,9 +59,10 @@ fn capabilities(names: &[String]) -> PyResult<Capabilities> {
             "pidfs" => named.pidfs = true,
             "pidfd" => named.pidfd = true,
             "proc" => named.proc = true,
+            "unique_id" => named.unique_id = true,
             other => {
                 return Err(PyValueError::new_err(format!(
-                    "not a capability: {other:?}. They are 'handle', 'pidfs', 'pidfd' and 'proc'"
+                    "not a capability: {other:?}. They are 'handle', 'pidfs', 'pidfd', 'proc' and 'unique_id'"
                 )));
             }
         }
