@@ -63,6 +63,7 @@ Evidence: TypeAlias = Literal[
     "pidfs",
     "pidfd",
     "proc",
+    "proc_info",
     "getpgid",
     "unique_id",
     "process_handle",
@@ -76,10 +77,11 @@ What a verdict rests on.
 
 `record`: the record's own fields. `handle`: a pidfs file handle, across pid namespaces. `pidfs`: a pidfd and its
 never-reused inode. `pidfd`: a pidfd, with the start time from /proc where two processes must be told apart. `proc`:
-/proc/PID/stat alone. `getpgid`: a number that the kernel does not know. `unique_id`: the kernel's own never-reused number
-of the process (Windows, macOS). `process_handle`: a handle, with the time of creation where two processes must be told
-apart (Windows). `process_table`: the list of all processes, for one that may not be opened (Windows). `none`: nothing
-could be asked. `lifeline` and `beat` belong to the lease: the kernel-held lock, and a heartbeat marked released.
+/proc/PID/stat alone. `getpgid`: a number that the kernel does not know. `proc_info`: the kernel's word about a number,
+with the never-reused id of who has it (macOS). `unique_id`: a handle and the kernel's never-reused number of the process
+(Windows). `process_handle`: a handle, with the time of creation where two processes must be told apart (Windows).
+`process_table`: the list of all processes, for one that may not be asked about by itself. `none`: nothing could be asked.
+`lifeline` and `beat` belong to the lease: the kernel-held lock, and a heartbeat marked released.
 """
 
 Capability: TypeAlias = Literal["handle", "pidfs", "pidfd", "proc", "unique_id"]

@@ -113,12 +113,10 @@ slugs! {
         ProcessTable = "process_table",
         /// A number that the kernel does not know.
         Getpgid = "getpgid",
-        /// The kernel's own never-reused number of the process, where it is no pidfs inode (Windows, macOS).
+        /// A handle of the process, and the never-reused number that the kernel gives it (Windows).
         UniqueId = "unique_id",
         /// A handle of the process, with the time of its creation where processes must be told apart (Windows).
         ProcessHandle = "process_handle",
-        /// The list of all processes, for one that may not be opened (Windows).
-        ProcessTable = "process_table",
         /// Nothing could be asked.
         None = "none",
     }
