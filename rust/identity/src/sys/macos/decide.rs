@@ -127,9 +127,9 @@ pub(super) fn read_boot(text: &[u8]) -> Option<String> {
     parse::boot_id(&text).filter(|id| id.bytes().any(|byte| byte != b'0' && byte != b'-')).map(str::to_owned)
 }
 
-/// By number; and, of one that lives, the unique id that pins it.
-pub(super) fn by_pid(record: &Identity, kernel: &impl Kernel) -> (Judgement, Option<u64>) {
-    match (record.uniq, kernel.unique_id(record.pid)) {
+/// By number; and, of one that lives, the unique id that pins it. Without `by_id`, by the start time alone.
+pub(super) fn by_pid(record: &Identity, by_id: bool, kernel: &impl Kernel) -> (Judgement, Option<u64>) {
+    match (record.uniq.filter(|_| by_id), kernel.unique_id(record.pid)) {
         (Some(recorded), Ok(found)) if recorded == found => {
             (Judgement::alive(Reason::SameUniqueId, Evidence::ProcInfo), Some(found))
         }

@@ -91,43 +91,43 @@ fn what_the_record_alone_decides_comes_first() {
 #[test]
 fn the_same_unique_id_is_alive_and_pins_the_process_by_one_call() {
     let kernel = running();
-    assert_eq!(by_pid(&whole(), &kernel), (ALIVE(Reason::SameUniqueId, Evidence::ProcInfo), Some(7)));
+    assert_eq!(by_pid(&whole(), true, &kernel), (ALIVE(Reason::SameUniqueId, Evidence::ProcInfo), Some(7)));
     assert_eq!(kernel.calls.get(), 1);
 }
 
 #[test]
 fn another_unique_id_is_another_process() {
     let kernel = Forged { unique_id: vec![Ok(8)], ..running() };
-    assert_eq!(by_pid(&whole(), &kernel), (GONE(Reason::PidReused, Evidence::ProcInfo), None));
+    assert_eq!(by_pid(&whole(), true, &kernel), (GONE(Reason::PidReused, Evidence::ProcInfo), None));
 }
 
 #[test]
 fn no_such_process_is_gone_and_so_is_a_zombie_which_answers_alike() {
     for record in [whole(), by_start(), record(None, None)] {
         let kernel = Forged { unique_id: vec![Err(Refused::NoSuchProcess)], ..running() };
-        assert_eq!(by_pid(&record, &kernel), (GONE(Reason::NoSuchPid, Evidence::ProcInfo), None));
+        assert_eq!(by_pid(&record, true, &kernel), (GONE(Reason::NoSuchPid, Evidence::ProcInfo), None));
     }
 }
 
 #[test]
 fn what_a_sandbox_forbids_to_ask_is_unknown_unless_getpgid_denies_it() {
     let forbidden = || Forged { unique_id: vec![Err(Refused::NotPermitted)], ..running() };
-    assert_eq!(by_pid(&whole(), &forbidden()), (UNKNOWN(Reason::Hidden, Evidence::ProcInfo), None));
+    assert_eq!(by_pid(&whole(), true, &forbidden()), (UNKNOWN(Reason::Hidden, Evidence::ProcInfo), None));
     let kernel = Forged { denies: true, ..forbidden() };
-    assert_eq!(by_pid(&whole(), &kernel), (GONE(Reason::NoSuchPid, Evidence::Getpgid), None));
+    assert_eq!(by_pid(&whole(), true, &kernel), (GONE(Reason::NoSuchPid, Evidence::Getpgid), None));
 }
 
 #[test]
 fn an_error_proves_nothing_and_is_named() {
     let kernel = Forged { unique_id: vec![Err(Refused::Failed(12))], ..running() };
-    let (judgement, pin) = by_pid(&whole(), &kernel);
+    let (judgement, pin) = by_pid(&whole(), true, &kernel);
     assert_eq!((judgement.reason, pin), (Reason::ProbeFailed, None));
     assert!(judgement.detail.is_some_and(|detail| detail.contains("os error 12")));
 }
 
 #[test]
 fn without_a_unique_id_the_start_time_decides() {
-    assert_eq!(by_pid(&by_start(), &running()), (ALIVE(Reason::SameStartTime, Evidence::ProcessTable), Some(7)));
+    assert_eq!(by_pid(&by_start(), true, &running()), (ALIVE(Reason::SameStartTime, Evidence::ProcessTable), Some(7)));
     for (listed, says) in [
         (Ok(Some(Listed { start: 1001, ended: false })), GONE(Reason::PidReused, Evidence::ProcessTable)),
         (Ok(Some(Listed { start: 1001, ended: true })), GONE(Reason::PidReused, Evidence::ProcessTable)),
@@ -135,21 +135,27 @@ fn without_a_unique_id_the_start_time_decides() {
         (Ok(None), UNKNOWN(Reason::Hidden, Evidence::ProcessTable)),
         (Err(Refused::NotPermitted), UNKNOWN(Reason::Hidden, Evidence::ProcessTable)),
     ] {
-        assert_eq!(by_pid(&by_start(), &Forged { listed, ..running() }), (says, None), "{listed:?}");
+        assert_eq!(by_pid(&by_start(), true, &Forged { listed, ..running() }), (says, None), "{listed:?}");
     }
+    // Where the id may not be used, the id in the record does not matter.
+    let (alive, _) = by_pid(&record(Some(8), Some(1000)), false, &running());
+    assert_eq!(alive, ALIVE(Reason::SameStartTime, Evidence::ProcessTable));
     let kernel = Forged { listed: Ok(None), denies: true, ..running() };
-    assert_eq!(by_pid(&by_start(), &kernel), (GONE(Reason::NoSuchPid, Evidence::Getpgid), None));
-    assert_eq!(by_pid(&record(None, None), &running()), (UNKNOWN(Reason::NoStartTime, Evidence::ProcessTable), None));
+    assert_eq!(by_pid(&by_start(), true, &kernel), (GONE(Reason::NoSuchPid, Evidence::Getpgid), None));
+    assert_eq!(
+        by_pid(&record(None, None), true, &running()),
+        (UNKNOWN(Reason::NoStartTime, Evidence::ProcessTable), None)
+    );
 }
 
 #[test]
 fn a_process_judged_by_its_start_is_pinned_only_if_the_number_stayed_its_own() {
     for second in [Ok(8), Err(Refused::NoSuchProcess)] {
         let kernel = Forged { unique_id: vec![Ok(7), second], ..running() };
-        assert_eq!(by_pid(&by_start(), &kernel).1, None, "{second:?}");
+        assert_eq!(by_pid(&by_start(), true, &kernel).1, None, "{second:?}");
     }
     let kernel = Forged { unique_id: vec![Err(Refused::NotPermitted)], ..running() };
-    assert_eq!(by_pid(&by_start(), &kernel), (ALIVE(Reason::SameStartTime, Evidence::ProcessTable), None));
+    assert_eq!(by_pid(&by_start(), true, &kernel), (ALIVE(Reason::SameStartTime, Evidence::ProcessTable), None));
 }
 
 #[test]

@@ -63,7 +63,8 @@ fn capture() -> Result<Environment, Error> {
         nonce: Some(call::random().map_err(|error| Error::System("getentropy", error))?),
         unknown: serde_json::Map::new(),
     };
-    Ok(Environment { me, has: Capabilities::default(), host_is_unique })
+    let has = Capabilities { unique_id: uniq.is_some(), ..Capabilities::default() };
+    Ok(Environment { me, has, host_is_unique })
 }
 
 fn machine() -> Option<Host> {

@@ -16,14 +16,14 @@ use call::System;
 
 pub(crate) const RULES: Rules = decide::RULES;
 
-pub(crate) fn by_pid(record: &Identity, _env: &Environment, _has: Capabilities) -> (Judgement, Option<Pin>) {
-    let (judgement, id) = decide::by_pid(record, &System);
+pub(crate) fn by_pid(record: &Identity, _env: &Environment, has: Capabilities) -> (Judgement, Option<Pin>) {
+    let (judgement, id) = decide::by_pid(record, has.unique_id, &System);
     (judgement, id.map(|id| Pin::new(record.pid, id)))
 }
 
 /// One call each: there is nothing to share.
-pub(crate) fn by_pid_many(records: &[&Identity], _env: &Environment, _has: Capabilities) -> Vec<Judgement> {
-    records.iter().map(|record| decide::by_pid(record, &System).0).collect()
+pub(crate) fn by_pid_many(records: &[&Identity], _env: &Environment, has: Capabilities) -> Vec<Judgement> {
+    records.iter().map(|record| decide::by_pid(record, has.unique_id, &System).0).collect()
 }
 
 /// Not reached: there are no pid namespaces here.
