@@ -34,7 +34,9 @@ impl Changes {
     fn close(&self, py: Python<'_>) {
         let changes = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The kernel takes milliseconds over it, and others want the GIL meanwhile.
-        py.detach(|| drop(changes));
+        py.detach(move || {
+            let _closing = changes;
+        });
     }
 }
 

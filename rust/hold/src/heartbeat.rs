@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{CWD, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, fstat, futimens, openat};
+use rustix::fs::{CWD, Dev, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, fstat, futimens, openat};
 use rustix::io::pwrite;
 
 /// The two texts a heartbeat can hold, of one length, with a 20-digit counter at one place.
@@ -50,7 +50,7 @@ impl Record {
 
 pub(crate) struct Heartbeat {
     file: CString,
-    device: u64,
+    device: Dev,
     inode: u64,
     record: Record,
 }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::fstat;
+use rustix::fs::{Dev, fstat};
 use tenure_identity::{Capabilities, Identity, Observer};
 
 use crate::heartbeat::{Heartbeat, Record};
@@ -29,7 +29,7 @@ pub struct Hold {
     claims: Mutex<Claims>,
     holder: Identity,
     /// Descriptor, device and inode.
-    lifeline: Option<(i32, u64, u64)>,
+    lifeline: Option<(i32, Dev, u64)>,
     process: u32,
 }
 
@@ -277,7 +277,7 @@ fn another_process() -> io::Error {
     io::Error::other("the hold belongs to the process that took it")
 }
 
-fn status(fd: i32) -> io::Result<(u64, u64)> {
+fn status(fd: i32) -> io::Result<(Dev, u64)> {
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
     }

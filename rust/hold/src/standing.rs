@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{CWD, Mode, OFlags, Stat, openat, stat};
+use rustix::fs::{CWD, Dev, Mode, OFlags, Stat, openat, stat};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -28,7 +28,7 @@ pub enum Standing {
 pub(crate) struct Claims {
     directory: CString,
     own: CString,
-    device: u64,
+    device: Dev,
     inode: u64,
     /// What our claim says. An inode is given out again as soon as its file is deleted.
     record: Vec<u8>,
@@ -39,10 +39,11 @@ pub(crate) struct Claims {
 }
 
 /// Both, since a rename over a name moves the one and a restored backup may set the other.
-type Stamp = (i64, u64, i64, u64);
+type Stamp = (i64, i128, i64, i128);
 
 fn stamp(status: &Stat) -> Stamp {
-    (status.st_mtime, status.st_mtime_nsec, status.st_ctime, status.st_ctime_nsec)
+    // Nanoseconds have a sign on some systems.
+    (status.st_mtime, status.st_mtime_nsec.into(), status.st_ctime, status.st_ctime_nsec.into())
 }
 
 impl Claims {
