@@ -97,6 +97,10 @@ fuzz: $(STAMPS)/core ## Search for inputs that break the parsers; FUZZ_CASES say
 wheel: $(STAMPS)/cargo $(STAMPS)/tools ## Build the wheel into dist/
 	$(BIN)/maturin build --quiet --release --locked --interpreter $(BIN)/python --out dist
 
+.PHONY: cross
+cross: $(STAMPS)/tools ## Check the core for macOS, Windows, Arm and musl; STEPS="darwin musl" narrows it
+	scripts/cross-check.sh $(STEPS)
+
 .PHONY: all
 all: lint walls types stubs wheel demo test ## What CI runs
 
