@@ -23,13 +23,17 @@ use crate::record::Host;
 
 #[cfg_attr(target_os = "linux", path = "linux/mod.rs")]
 #[cfg_attr(target_os = "macos", path = "macos/mod.rs")]
-#[cfg_attr(not(any(target_os = "linux", target_os = "macos")), path = "unsupported.rs")]
+#[cfg_attr(windows, path = "windows/mod.rs")]
+#[cfg_attr(not(any(target_os = "linux", target_os = "macos", windows)), path = "unsupported.rs")]
 mod system;
 
 // What a system's answers mean is pure, and tested everywhere on forged ones: few people have every system at hand.
 #[cfg(all(test, not(target_os = "macos")))]
 #[path = "macos/decide.rs"]
 mod macos;
+#[cfg(all(test, not(windows)))]
+#[path = "windows/decide.rs"]
+mod windows;
 
 pub(crate) use system::{
     Environment, Pin, PinSet, RULES, by_handle, by_pid, by_pid_many, environment, identify, is_current, is_unchanged,
