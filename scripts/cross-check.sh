@@ -8,12 +8,13 @@
 #   windows   clippy for Windows MSVC, both architectures; the core's tests under wine         checked, run
 #   aarch64   the core's tests on 64-bit Arm Linux, under qemu                                 run
 #   musl      the core's tests on musl                                                         run
+#   bsd       clippy for FreeBSD, which nobody has taught the core                             checked
 #
 # Start it from the repository root, with .venv made. A step that lacks something, and may not install it, is skipped by
 # name; the last line counts. docs/support.md says what follows for users.
 set -uo pipefail
 
-readonly STEPS=(layouts darwin windows aarch64 musl)
+readonly STEPS=(layouts darwin windows aarch64 musl bsd)
 readonly SYSTEM_CARGO=/usr/bin/cargo
 passed=0 failed=0 skipped=0
 
@@ -94,6 +95,11 @@ step_musl() {
     # Debian's standard library lacks musl's start-up files; zig brings them.
     export CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_RUSTFLAGS=-Clink-self-contained=no
     build cargo-zigbuild test --quiet -Zbuild-std --target x86_64-unknown-linux-musl "${CORE[@]}"
+}
+
+step_bsd() {
+    need_rust || return 77
+    lint x86_64-unknown-freebsd
 }
 
 run() {

@@ -1,4 +1,5 @@
 //! What holds on every system that is known: against real children, by this very program started again.
+#![cfg(any(target_os = "linux", target_os = "macos", windows))]
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
