@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::system::borrow;
+
 /// File systems that one kernel alone manages, so that its locks and inode numbers are the truth.
 ///
 /// Left out on purpose: whatever another machine can reach too (NFS, SMB, 9p, virtiofs, Lustre, Ceph, GFS2, OCFS2), and
@@ -74,15 +76,6 @@ pub fn rename_noreplace(directory: i32, source: &str, target: &str) -> io::Resul
 #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
 pub fn rename_noreplace(_directory: i32, _source: &str, _target: &str) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
-}
-
-#[cfg(unix)]
-fn borrow<'fd>(fd: i32) -> io::Result<std::os::fd::BorrowedFd<'fd>> {
-    if fd < 0 {
-        return Err(io::Error::from_raw_os_error(libc::EBADF));
-    }
-    // SAFETY: not -1, and used for one system call, to which a descriptor that is not open is an EBADF.
-    Ok(unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) })
 }
 
 #[cfg(test)]
