@@ -101,8 +101,11 @@ wheel: $(STAMPS)/cargo $(STAMPS)/tools ## Build the wheel into dist/
 	$(BIN)/maturin build --quiet --release --locked --interpreter $(BIN)/python --out dist
 
 .PHONY: wheels
-wheels: $(STAMPS)/cargo $(STAMPS)/tools ## Build and check every wheel that this machine can, and the sdist; TARGETS narrows it
+wheels: $(STAMPS)/cargo $(STAMPS)/tools ## Build and check the wheels that a Linux machine can; TARGETS narrows it
 	scripts/build-wheels.sh $(TARGETS)
+
+.PHONY: test-wheel
+test-wheel: ## ... and test the one for this machine on each CPython at hand; TESTS="tests/lease -n 2" narrows it
 	scripts/test-wheel.sh dist/release/tenure-*-cp310-abi3-manylinux2014_x86_64.*.whl
 
 .PHONY: cross
