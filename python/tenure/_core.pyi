@@ -7,6 +7,7 @@ function says otherwise. The facts about operating systems, with their sources, 
 Where it can tell something today: Linux. Elsewhere every judgement is UNKNOWN, `unsupported_platform`.
 """
 
+import sys
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from types import TracebackType
@@ -436,14 +437,55 @@ def highest_fence(directory: str | PathLike[str]) -> int:
         OSError: the directory cannot be read, or its last component is a link.
     """
 
-def rename_noreplace(source: str, target: str, *, dir_fd: int) -> None:
-    """
-    Rename within the directory *dir_fd*, failing if *target* exists. renameat2(RENAME_NOREPLACE), macOS renameatx_np.
+if sys.platform == "win32":
+    def rename_noreplace(source: str | PathLike[str], target: str | PathLike[str]) -> None:
+        """
+        Rename, failing if *target* exists. Returns once the new name is on the disk. Source: MoveFileExW.
 
-    Raises:
-        FileExistsError: *target* exists.
-        OSError: EINVAL or ENOSYS where the file system or the kernel cannot do it.
-    """
+        Raises:
+            FileExistsError: *target* exists.
+        """
+    def rename_over(source: str | PathLike[str], target: str | PathLike[str]) -> None:
+        """Rename over *target*; again and again for half a second while somebody's open file forbids it."""
+    def open_shared(path: str | PathLike[str], *, write: bool, create: bool, create_new: bool, truncate: bool) -> int:
+        """
+        Open a file to read, and to write if asked for. Others may read, write, rename and remove it meanwhile.
+
+        Returns its handle, which is the caller's. Not inherited by processes that are started.
+
+        Raises:
+            OSError: winerror 681 for a link, which is not followed; what else the system says.
+        """
+    def lifeline_unlock(fd: int) -> None:
+        """Give the lock of `lifeline_lock` back. Raises OSError if it was not held."""
+    @final
+    class PinnedDirectory:
+        """A directory that nobody can rename, remove or replace until it is closed."""
+
+        def __new__(cls, path: str) -> PinnedDirectory:
+            """
+            Raises:
+                NotADirectoryError: it is a file.
+                OSError: winerror 681 for a link or junction, which is not followed; what else the system says.
+            """
+        @property
+        def path(self) -> str:
+            """As it was given."""
+        @property
+        def handle(self) -> int:
+            """To ask about its file system. Raises ValueError once closed."""
+        def close(self) -> None:
+            """Let go. A second call does nothing."""
+
+else:
+    def rename_noreplace(source: str, target: str, *, dir_fd: int) -> None:
+        """
+        Rename within the directory *dir_fd*, failing if *target* exists. renameat2(RENAME_NOREPLACE), macOS renameatx_np.
+
+        Raises:
+            FileExistsError: *target* exists.
+            OSError: EINVAL or ENOSYS where the file system or the kernel cannot do it.
+        """
 
 def filesystem_type(fd: int) -> str | None:
     """

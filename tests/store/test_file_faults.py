@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tenure._store import _kernel, _publish
+from tenure._store import _at, _kernel, _publish
 from tenure._store._failures import _MEANINGS
 from tenure._store._file import FileStore
 from tenure.errors import StoreCannotLockError, StoreError, StoreUnavailableError
@@ -459,7 +459,7 @@ def test_a_sweep_removes_only_where_the_kernel_alone_keeps_the_locks(
     left = root / "lease" / (".temp-" + "0" * 24)
     left.write_bytes(b"x")
     with monkeypatch.context() as patched:
-        patched.setattr("tenure._core.filesystem_type", lambda fd: None)
+        patched.setattr(_at, "is_proof", lambda directory: False)
         assert store.sweep().kept == (f"lease/{left.name}",)
     assert store.sweep().removed == (f"lease/{left.name}",)
 

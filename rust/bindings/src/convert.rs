@@ -124,7 +124,12 @@ pub(crate) fn raise_os(error: &std::io::Error) -> PyErr {
         Some(number) => {
             let text = error.to_string();
             let words = text.split(" (os error").next().unwrap_or_default().to_owned();
-            PyOSError::new_err((number, words))
+            if cfg!(windows) {
+                // Windows' numbers have a place of their own; Python finds the one of the C library that fits.
+                PyOSError::new_err((0, words, None::<String>, number))
+            } else {
+                PyOSError::new_err((number, words))
+            }
         }
         None => PyOSError::new_err(error.to_string()),
     }

@@ -1,10 +1,12 @@
-//! `Changes`, `filesystem_type`, `rename_noreplace`, and the lifeline's two calls.
+//! `Changes`, `filesystem_type`, and the lifeline's two calls.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
+
+use tenure_hold::Descriptor;
 
 use crate::convert::raise_os;
 
@@ -49,25 +51,18 @@ impl Changes {
 
 /// The kind of file system, if this machine's kernel alone manages it.
 #[pyfunction]
-pub(crate) fn filesystem_type(py: Python<'_>, fd: i32) -> PyResult<Option<&'static str>> {
+pub(crate) fn filesystem_type(py: Python<'_>, fd: Descriptor) -> PyResult<Option<&'static str>> {
     py.detach(|| tenure_hold::filesystem_type(fd)).map_err(|error| raise_os(&error))
-}
-
-/// Rename within a directory, failing if the target exists.
-#[pyfunction]
-#[pyo3(signature = (source, target, *, dir_fd))]
-pub(crate) fn rename_noreplace(py: Python<'_>, source: &str, target: &str, dir_fd: i32) -> PyResult<()> {
-    py.detach(|| tenure_hold::rename_noreplace(dir_fd, source, target)).map_err(|error| raise_os(&error))
 }
 
 /// Take the lock that ends with the last process that carries the descriptor.
 #[pyfunction]
-pub(crate) fn lifeline_lock(py: Python<'_>, fd: i32) -> PyResult<bool> {
+pub(crate) fn lifeline_lock(py: Python<'_>, fd: Descriptor) -> PyResult<bool> {
     py.detach(|| tenure_hold::lifeline_lock(fd)).map_err(|error| raise_os(&error))
 }
 
 /// Whether anybody holds that lock; takes nothing.
 #[pyfunction]
-pub(crate) fn lifeline_held(py: Python<'_>, fd: i32) -> PyResult<bool> {
+pub(crate) fn lifeline_held(py: Python<'_>, fd: Descriptor) -> PyResult<bool> {
     py.detach(|| tenure_hold::lifeline_held(fd)).map_err(|error| raise_os(&error))
 }

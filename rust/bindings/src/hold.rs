@@ -4,7 +4,7 @@ use pyo3::exceptions::PyFileNotFoundError;
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::time::Duration;
-use tenure_hold::{Hold, Parts, Record, Standing};
+use tenure_hold::{Descriptor, Hold, Parts, Record, Standing};
 
 use crate::convert::{self, raise_os};
 use crate::identity::ProcessIdentity;
@@ -33,7 +33,7 @@ impl LocalHold {
         digits_at: usize,
         interval: f64,
         holder: &Bound<'_, ProcessIdentity>,
-        lifeline: Option<i32>,
+        lifeline: Option<Descriptor>,
     ) -> PyResult<Self> {
         let hold = Hold::new(Parts {
             directory: &directory,

@@ -9,9 +9,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{
-    CWD, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, fstat, futimens, openat, stat,
-};
+use rustix::fs::{CWD, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, fstat, futimens, openat, stat};
 use rustix::io::{Errno, pwrite};
 use rustix::time::{ClockId, clock_gettime};
 

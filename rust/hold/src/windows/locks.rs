@@ -109,8 +109,7 @@ fn is_remote(handle: HANDLE) -> io::Result<bool> {
     let mut done: IO_STATUS_BLOCK = unsafe { zeroed() };
     let (at, size) = (answer.as_mut_ptr().cast(), size_of_val(&answer) as u32);
     // SAFETY: pointers to as many bytes as are announced, which outlive the call.
-    let status =
-        unsafe { NtQueryVolumeInformationFile(handle, &raw mut done, at, size, FileFsDeviceInformation) };
+    let status = unsafe { NtQueryVolumeInformationFile(handle, &raw mut done, at, size, FileFsDeviceInformation) };
     if status != 0 {
         // SAFETY: no pointers.
         return Err(io::Error::from_raw_os_error(unsafe { RtlNtStatusToDosError(status) } as i32));

@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::windows::ffi::OsStrExt;
 use std::os::windows::fs::OpenOptionsExt;
-use std::os::windows::io::OwnedHandle;
+use std::os::windows::io::{AsRawHandle, OwnedHandle};
 use std::path::Path;
 
 use windows_sys::Win32::Foundation::{
@@ -15,11 +15,11 @@ use windows_sys::Win32::Storage::FileSystem::{
     MoveFileExW,
 };
 
-use super::{open_as, patiently};
+use super::{Descriptor, open_as, patiently};
 
 /// A directory that nobody can rename, remove or replace while this lives, so that a path through it stays what it is.
 pub struct PinnedDirectory {
-    _handle: File,
+    handle: File,
 }
 
 impl PinnedDirectory {
@@ -36,8 +36,14 @@ impl PinnedDirectory {
         match (kind.is_symlink(), kind.is_dir()) {
             (true, _) => Err(error(ERROR_STOPPED_ON_SYMLINK)),
             (_, false) => Err(error(ERROR_DIRECTORY)),
-            _ => Ok(Self { _handle: handle }),
+            _ => Ok(Self { handle }),
         }
+    }
+
+    /// To ask about its file system; closed with this.
+    #[must_use]
+    pub fn handle(&self) -> Descriptor {
+        self.handle.as_raw_handle() as Descriptor
     }
 }
 
