@@ -2,6 +2,7 @@
 
 use std::io;
 
+#[cfg(any(target_os = "linux", target_vendor = "apple"))]
 use crate::system::borrow;
 
 /// File systems that one kernel alone manages, so that its locks and inode numbers are the truth.

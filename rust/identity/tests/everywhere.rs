@@ -1,4 +1,4 @@
-//! What holds on every system that is known: against real children, by this very program started again.
+//! What holds on every system that is known: against real children.
 #![cfg(any(target_os = "linux", target_os = "macos", windows))]
 
 use std::process::{Child, Command, Stdio};
@@ -7,7 +7,16 @@ use tenure_identity::{
     Capabilities, Error, Identity, Observer, Reason, Verdict, Waited, Watch, WatchSet, judge, judge_many,
 };
 
-/// Not a test: what the others start. It ends when its input does.
+/// Whatever ends when its input does. Where there is no cat, this very program, started again.
+fn idler() -> Command {
+    if cfg!(unix) {
+        return Command::new("cat");
+    }
+    let mut again = Command::new(std::env::current_exe().expect("this program"));
+    again.args(["--exact", "child", "--ignored"]);
+    again
+}
+
 #[test]
 #[ignore = "started by the other tests"]
 fn child() {
@@ -15,12 +24,7 @@ fn child() {
 }
 
 fn start() -> Child {
-    Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", "child", "--ignored"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("started")
+    idler().stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("started")
 }
 
 fn end(mut child: Child) {
