@@ -53,7 +53,7 @@ sdist() {
     local scratch
     scratch=$(mktemp -d)
     git archive --format=tar HEAD | tar -x -C "$scratch"
-    maturin sdist --quiet --manifest-path "$scratch/rust/bindings/Cargo.toml" --out "$OUT"
+    maturin sdist --manifest-path "$scratch/rust/bindings/Cargo.toml" --out "$OUT" >/dev/null
     rm -rf "$scratch"
     # As pip does it for somebody whose system no wheel is for.
     pip wheel --quiet --no-deps --no-cache-dir --wheel-dir "$OUT/from-sdist" "$OUT"/tenure-*.tar.gz
