@@ -47,6 +47,15 @@ def _c_library() -> Any:
 
 C: Any = _c_library()
 
+
+def needed() -> None:
+    """Skip the test that needs it, where there is none."""
+    if isinstance(C, _Missing):
+        import pytest
+
+        pytest.skip("needs c-library")
+
+
 SYS_PIDFD_OPEN = 434
 SYS_CLONE3 = 435
 # The numbers below 400 differ between architectures; aarch64 has the generic table.

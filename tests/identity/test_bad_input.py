@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from tenure import _core
 from tests.helpers import independent, processes
-from tests.helpers.capabilities import NEEDS_LINUX_PROC, NEEDS_STRACE
+from tests.helpers.capabilities import NEEDS_IDENTITY, NEEDS_STRACE
 from tests.helpers.processes import Agent
 from tests.helpers.records import OTHER_NONCE, changed, fields
 from tests.helpers.tracing import traced
 
-pytestmark = NEEDS_LINUX_PROC
+pytestmark = NEEDS_IDENTITY
 
 MINE = _core.ProcessIdentity.current().to_json()
 _WITH = fields(MINE)

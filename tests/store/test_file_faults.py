@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -303,6 +302,8 @@ def test_a_file_in_place_of_the_store_is_an_error_at_once(root: Path) -> None:
 
 
 def test_running_out_of_descriptors_passes(root: Path) -> None:
+    import resource
+
     store = FileStore(root)
     store.create("lease/1", b"x")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

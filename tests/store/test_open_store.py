@@ -12,6 +12,7 @@ import pytest
 from tenure._store._file import FileStore
 from tenure._store._memory import MemoryStore
 from tenure.stores import open_store
+from tests.helpers.capabilities import NEEDS_POSIX_PATHS
 
 
 def _root(url: str | os.PathLike[str]) -> str:
@@ -20,6 +21,7 @@ def _root(url: str | os.PathLike[str]) -> str:
     return str(store.path_of("x").parent)
 
 
+@NEEDS_POSIX_PATHS
 @pytest.mark.parametrize(
     ("url", "root"),
     [

@@ -29,13 +29,20 @@ _SHARING_VIOLATION, _ACCESS_DENIED, _STOPPED_ON_SYMLINK = 32, 5, 681
 _PATIENCE_S = 0.5
 
 
+def _verbatim(path: str) -> str:
+    """So that each of our names is one: otherwise `nul` is a device, `a.` is `a`, and a long path is none. Source: NamingAFile."""
+    if path.startswith("\\\\?\\"):
+        return path
+    return "\\\\?\\UNC" + path[1:] if path.startswith("\\\\") else "\\\\?\\" + path
+
+
 def _below(directory: Directory, name: str) -> str:
     return os.path.join(directory.path, name)
 
 
 def open_directory(name: str, within: Directory | None = None) -> Directory:
     """The directory *name* of another, unless it is a link; without one, the directory at that path, link or not."""
-    path = os.path.realpath(name) if within is None else _below(within, name)
+    path = _verbatim(os.path.realpath(name)) if within is None else _below(within, name)
     try:
         return PinnedDirectory(path)
     except OSError as exc:
