@@ -75,6 +75,7 @@ NEEDS_LINUX_PROC = _mark("linux-proc", lambda: sys.platform == "linux" and _runs
 NEEDS_IDENTITY = _mark("identity", lambda: ProcessIdentity.current().boot is not None)
 NEEDS_SYMLINKS = _mark("symlinks", _makes_symlinks)
 NEEDS_MODES = _mark("file-modes", _keeps_modes)
+NEEDS_SHELL = _mark("shell", lambda: shutil.which("sh") is not None)
 NEEDS_POSIX_PATHS = _mark("posix-paths", lambda: Path("/srv").is_absolute())
 NEEDS_PID_NAMESPACE = _mark("pid-namespace", lambda: _runs("unshare", "--pid", "--fork", "--mount-proc", "true"))
 NEEDS_TIME_NAMESPACE = _mark("time-namespace", lambda: _runs("unshare", "--time", "--boottime", "1", "--fork", "true"))
