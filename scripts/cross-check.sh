@@ -62,8 +62,8 @@ build() { in_cross env RUSTC=/usr/bin/rustc RUSTDOC=/usr/bin/rustdoc "PATH=$PWD/
 readonly WINDOWS=x86_64-pc-windows-gnu
 # One for every change; `make cross WINDOWS_PYTHONS="3.10 3.11 3.12 3.13"` for all.
 readonly WINDOWS_PYTHONS="${WINDOWS_PYTHONS:-3.11}"
-read -ra WINDOWS_TESTS <<<"${WINDOWS_TESTS:-tests/lease/test_everywhere.py tests/judgement tests/identity/test_record.py \
-tests/store/test_open_store.py tests/store/test_memory.py tests/test_errors.py}"
+read -ra WINDOWS_TESTS <<<"${WINDOWS_TESTS:-tests/lease/test_everywhere.py tests/judgement tests/identity tests/pidfile \
+tests/store/test_contract.py tests/store/test_open_store.py tests/store/test_memory.py tests/test_errors.py}"
 
 need_wine() { need gcc-mingw-w64-x86-64-win32 wine64 wine; }
 

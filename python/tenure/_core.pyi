@@ -4,7 +4,9 @@ The Rust core: who a process is, whether it still lives, and the few calls to th
 Nothing here sends a signal, reads a wall clock or trusts a record. The GIL is released around system calls unless a
 function says otherwise. The facts about operating systems, with their sources, are in docs/concepts/identity.md.
 
-Where it can tell something today: Linux. Elsewhere every judgement is UNKNOWN, `unsupported_platform`.
+Where it can tell something today: Linux, macOS and Windows. Elsewhere every judgement is UNKNOWN, `unsupported_platform`.
+
+Where a function takes a descriptor, Windows has a handle instead, as a number: `msvcrt.get_osfhandle`.
 """
 
 import sys
@@ -320,10 +322,10 @@ def capabilities() -> frozenset[Capability]:
     """The evidence this process can get, found out by trying; see `Capability`."""
 
 def awake_ns() -> int:
-    """Nanoseconds on a clock that stands still while the machine sleeps. CLOCK_MONOTONIC. Source: clock_getres(2)."""
+    """Nanoseconds on a clock that stands still while the machine sleeps. CLOCK_MONOTONIC, QueryUnbiasedInterruptTime."""
 
 def boottime_ns() -> int:
-    """Nanoseconds on a clock that counts while the machine sleeps. CLOCK_BOOTTIME. Source: clock_getres(2)."""
+    """Nanoseconds on a clock that counts while the machine sleeps. CLOCK_BOOTTIME, GetTickCount64 (in steps of 10 to 16 ms)."""
 
 @final
 class LocalHold:
@@ -500,12 +502,14 @@ def lifeline_lock(fd: int) -> bool:
     Take the lock that ends with the last process that carries *fd*; False when another open file has it.
 
     Linux: an open-file-description write lock, which a fork or a passed descriptor shares and no other `close` of the
-    file drops. Source: fcntl_locking(2). *fd* must be open for writing.
+    file drops. Source: fcntl_locking(2). *fd* must be open for writing. Windows: LockFileEx far beyond the end; it belongs
+    to the process, so a child that inherits the handle does not carry it on.
     """
 
 def lifeline_held(fd: int) -> bool:
     """
     Ask whether anybody holds the lock of `lifeline_lock` on that file, without taking it. A read-only *fd* suffices.
 
-    Linux: F_OFD_GETLK for a read lock, so that askers never see each other.
+    Linux: F_OFD_GETLK for a read lock, so that askers never see each other. macOS and Windows have no question that takes
+    nothing: there the asker has a shared lock for a moment, which refuses no other asker.
     """
