@@ -32,9 +32,11 @@ C
     export WINEPREFIX="$WINE_HOME/prefix" WINEDEBUG=-all WINEPATH="Z:${WINE_HOME//\//\\}\\dll"
     # A crash must end a program: the debugger would wait for somebody.
     export WINEDLLOVERRIDES="winedbg.exe=d;mscoree=d;mshtml=d"
-    timeout 120 wine wineboot -i >/dev/null 2>&1 </dev/null
-    # Its server is the kernel to these programs: it must last from one to the next.
+    # Its server is the kernel to these programs: it must last from one to the next, and says so only when it starts.
+    mkdir -p "$WINEPREFIX"
     wineserver -p >/dev/null 2>&1 </dev/null
+    timeout 120 wine wineboot -i >/dev/null 2>&1 </dev/null
+    [ -d "$WINEPREFIX/drive_c" ]
 }
 
 wine_down() { wineserver -k >/dev/null 2>&1 || true; }

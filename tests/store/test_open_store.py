@@ -60,6 +60,7 @@ def test_a_drive_letter_is_no_scheme(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert Path(_root("C:/data")).name == "data"
 
 
+@NEEDS_POSIX_PATHS
 @pytest.mark.parametrize("path", ["/srv/data", "/srv/a b?#%", "/srv/ä", "/srv/\udcff"])
 def test_the_url_of_a_directory_opens_it_again(path: str) -> None:
     store = FileStore(path)
