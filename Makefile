@@ -51,10 +51,13 @@ test-python: $(STAMPS)/core ## ... those in tests/; ARGS="-k lease" narrows it
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 .PHONY: lint
-lint: $(STAMPS)/tools $(STAMPS)/rust-lint ## Check style: ruff, rustfmt, clippy, shellcheck
+lint: $(STAMPS)/tools $(STAMPS)/rust-lint ## Check style: ruff, rustfmt, clippy, shellcheck, zizmor
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/shellcheck scripts/*.sh .ci/run
+	$(BIN)/zizmor --offline --quiet --strict-collection .github
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.dependabot .github/dependabot.yml
 	cargo fmt --all --check
 	cargo clippy --quiet --workspace --all-targets -- -D warnings
 
@@ -96,6 +99,18 @@ fuzz: $(STAMPS)/core ## Search for inputs that break the parsers; FUZZ_CASES say
 .PHONY: wheel
 wheel: $(STAMPS)/cargo $(STAMPS)/tools ## Build the wheel into dist/
 	$(BIN)/maturin build --quiet --release --locked --interpreter $(BIN)/python --out dist
+
+.PHONY: wheels
+wheels: $(STAMPS)/cargo $(STAMPS)/tools ## Build and check the wheels that a Linux machine can; TARGETS narrows it
+	scripts/build-wheels.sh $(TARGETS)
+
+.PHONY: test-wheel
+test-wheel: ## ... and test the one for this machine on each CPython at hand; TESTS="tests/lease -n 2" narrows it
+	scripts/test-wheel.sh dist/release/tenure-*-cp310-abi3-manylinux2014_x86_64.*.whl
+
+.PHONY: cross
+cross: $(STAMPS)/tools ## Check the core for macOS, Windows, Arm and musl; STEPS="darwin musl" narrows it
+	scripts/cross-check.sh $(STEPS)
 
 .PHONY: all
 all: lint walls types stubs wheel demo test ## What CI runs

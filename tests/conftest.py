@@ -6,8 +6,13 @@ import os
 import signal
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
+from tests.helpers.capabilities import missing_from_the_system
 from tests.helpers.servers import mariadb, pgbouncer, postgresql
 
 __all__ = ["mariadb", "pgbouncer", "postgresql"]
@@ -25,6 +30,29 @@ for _name in ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM"):
 _own = tempfile.TemporaryDirectory(prefix="tenure-tests-", ignore_cleanup_errors=True)
 for _name in ("XDG_RUNTIME_DIR", "XDG_CACHE_HOME"):
     os.environ[_name] = _own.name
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    with _skipped_for_want_of_a_system_call():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    with _skipped_for_want_of_a_system_call():
+        return (yield)
+
+
+@contextmanager
+def _skipped_for_want_of_a_system_call() -> Iterator[None]:
+    try:
+        yield
+    except (AttributeError, ModuleNotFoundError) as error:
+        name = missing_from_the_system(error)
+        if name is None:
+            raise
+        pytest.skip(f"needs {name}")
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -4,9 +4,12 @@ The Rust core: who a process is, whether it still lives, and the few calls to th
 Nothing here sends a signal, reads a wall clock or trusts a record. The GIL is released around system calls unless a
 function says otherwise. The facts about operating systems, with their sources, are in docs/concepts/identity.md.
 
-Where it can tell something today: Linux. Elsewhere every judgement is UNKNOWN, `unsupported_platform`.
+Where it can tell something today: Linux, macOS and Windows. Elsewhere every judgement is UNKNOWN, `unsupported_platform`.
+
+Where a function takes a descriptor, Windows has a handle instead, as a number: `msvcrt.get_osfhandle`.
 """
 
+import sys
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from types import TracebackType
@@ -57,20 +60,38 @@ Reason: TypeAlias = Literal[
 ]
 """Why a verdict was given; a stable slug. docs/concepts/verdicts.md explains each."""
 
-Evidence: TypeAlias = Literal["record", "handle", "pidfs", "pidfd", "proc", "getpgid", "none", "lifeline", "beat"]
+Evidence: TypeAlias = Literal[
+    "record",
+    "handle",
+    "pidfs",
+    "pidfd",
+    "proc",
+    "proc_info",
+    "getpgid",
+    "unique_id",
+    "process_handle",
+    "process_table",
+    "none",
+    "lifeline",
+    "beat",
+]
 """
 What a verdict rests on.
 
 `record`: the record's own fields. `handle`: a pidfs file handle, across pid namespaces. `pidfs`: a pidfd and its
 never-reused inode. `pidfd`: a pidfd, with the start time from /proc where two processes must be told apart. `proc`:
-/proc/PID/stat alone. `getpgid`: a number that the kernel does not know. `none`: nothing could be asked. `lifeline` and
-`beat` belong to the lease: the kernel-held lock, and a heartbeat marked released.
+/proc/PID/stat alone. `getpgid`: a number that the kernel does not know. `proc_info`: the kernel's word about a number,
+with the never-reused id of who has it (macOS). `unique_id`: a handle and the kernel's never-reused number of the process
+(Windows). `process_handle`: a handle, with the time of creation where two processes must be told apart (Windows).
+`process_table`: the list of all processes, for one that may not be asked about by itself. `none`: nothing could be asked.
+`lifeline` and `beat` belong to the lease: the kernel-held lock, and a heartbeat marked released.
 """
 
-Capability: TypeAlias = Literal["handle", "pidfs", "pidfd", "proc"]
+Capability: TypeAlias = Literal["handle", "pidfs", "pidfd", "proc", "unique_id"]
 """
 A kind of evidence a kernel may lack: pidfs file handles (Linux 6.14), pidfds with an inode of their own (6.9), pidfds
-(5.3, or seccomp), a /proc that shows our own pid namespace. Each is found out by trying, never from a version number.
+(5.3, or seccomp), a /proc that shows our own pid namespace, and, where the system is not Linux, a never-reused number of
+each process. Each is found out by trying, never from a version number.
 """
 
 @final
@@ -301,10 +322,10 @@ def capabilities() -> frozenset[Capability]:
     """The evidence this process can get, found out by trying; see `Capability`."""
 
 def awake_ns() -> int:
-    """Nanoseconds on a clock that stands still while the machine sleeps. CLOCK_MONOTONIC. Source: clock_getres(2)."""
+    """Nanoseconds on a clock that stands still while the machine sleeps. CLOCK_MONOTONIC, QueryUnbiasedInterruptTime."""
 
 def boottime_ns() -> int:
-    """Nanoseconds on a clock that counts while the machine sleeps. CLOCK_BOOTTIME. Source: clock_getres(2)."""
+    """Nanoseconds on a clock that counts while the machine sleeps. CLOCK_BOOTTIME, GetTickCount64 (in steps of 10 to 16 ms)."""
 
 @final
 class LocalHold:
@@ -436,7 +457,7 @@ def open_below(root: str | PathLike[str], name: str, flags: int, mode: int = 0) 
     No link is followed but *root* itself. The descriptor is close-on-exec and non-blocking.
 
     Raises:
-        OSError: as open(2); EINVAL for what is neither.
+        OSError: as open(2); EINVAL for what is neither; on Windows always, where it takes a pin for each step.
     """
 
 def read_below(root: str | PathLike[str], name: str, most: int) -> bytes:
@@ -455,14 +476,55 @@ def unlink_below(root: str | PathLike[str], name: str) -> None:
         OSError: as open(2) and unlink(2).
     """
 
-def rename_noreplace(source: str, target: str, *, dir_fd: int) -> None:
-    """
-    Rename within the directory *dir_fd*, failing if *target* exists. renameat2(RENAME_NOREPLACE), macOS renameatx_np.
+if sys.platform == "win32":
+    def rename_noreplace(source: str | PathLike[str], target: str | PathLike[str]) -> None:
+        """
+        Rename, failing if *target* exists. Returns once the new name is on the disk. Source: MoveFileExW.
 
-    Raises:
-        FileExistsError: *target* exists.
-        OSError: EINVAL or ENOSYS where the file system or the kernel cannot do it.
-    """
+        Raises:
+            FileExistsError: *target* exists.
+        """
+    def rename_over(source: str | PathLike[str], target: str | PathLike[str]) -> None:
+        """Rename over *target*; again and again for half a second while somebody's open file forbids it."""
+    def open_shared(path: str | PathLike[str], *, write: bool, create: bool, create_new: bool, truncate: bool) -> int:
+        """
+        Open a file to read, and to write if asked for. Others may read, write, rename and remove it meanwhile.
+
+        Returns its handle, which is the caller's. Not inherited by processes that are started.
+
+        Raises:
+            OSError: winerror 681 for a link, which is not followed; what else the system says.
+        """
+    def lifeline_unlock(fd: int) -> None:
+        """Give the lock of `lifeline_lock` back. Raises OSError if it was not held."""
+    @final
+    class PinnedDirectory:
+        """A directory that nobody can rename, remove or replace until it is closed."""
+
+        def __new__(cls, path: str) -> PinnedDirectory:
+            """
+            Raises:
+                NotADirectoryError: it is a file.
+                OSError: winerror 681 for a link or junction, which is not followed; what else the system says.
+            """
+        @property
+        def path(self) -> str:
+            """As it was given."""
+        @property
+        def handle(self) -> int:
+            """To ask about its file system. Raises ValueError once closed."""
+        def close(self) -> None:
+            """Let go. A second call does nothing."""
+
+else:
+    def rename_noreplace(source: str, target: str, *, dir_fd: int) -> None:
+        """
+        Rename within the directory *dir_fd*, failing if *target* exists. renameat2(RENAME_NOREPLACE), macOS renameatx_np.
+
+        Raises:
+            FileExistsError: *target* exists.
+            OSError: EINVAL or ENOSYS where the file system or the kernel cannot do it.
+        """
 
 def sync_filesystem(fd: int) -> None:
     """
@@ -485,12 +547,14 @@ def lifeline_lock(fd: int) -> bool:
     Take the lock that ends with the last process that carries *fd*; False when another open file has it.
 
     Linux: an open-file-description write lock, which a fork or a passed descriptor shares and no other `close` of the
-    file drops. Source: fcntl_locking(2). *fd* must be open for writing.
+    file drops. Source: fcntl_locking(2). *fd* must be open for writing. Windows: LockFileEx far beyond the end; it belongs
+    to the process, so a child that inherits the handle does not carry it on.
     """
 
 def lifeline_held(fd: int) -> bool:
     """
     Ask whether anybody holds the lock of `lifeline_lock` on that file, without taking it. A read-only *fd* suffices.
 
-    Linux: F_OFD_GETLK for a read lock, so that askers never see each other.
+    Linux: F_OFD_GETLK for a read lock, so that askers never see each other. macOS and Windows have no question that takes
+    nothing: there the asker has a shared lock for a moment, which refuses no other asker.
     """

@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeGuard
 
 from tenure._core import filesystem_type, lifeline_held, lifeline_lock
+from tenure._descriptors import handle_of, open_file
 from tenure._identity import ProcessIdentity
 
-# Opening must neither follow a planted link nor hang on a planted pipe. Windows has none of these.
-_CAREFULLY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-_MAKE_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+_MAKE_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL
 
 
 class Directory(Protocol):
@@ -116,6 +115,11 @@ class Lifeline:
         self._handed_out = True
         return self._fd
 
+    @property
+    def handle(self) -> int | None:
+        """What the core calls the descriptor."""
+        return None if self._fd is None else handle_of(self._fd)
+
     def is_intact(self) -> bool:
         """Whether the descriptor is still open on our file: code that closes every descriptor exists."""
         return self._fd is not None and _same_file(self._fd, self.place)
@@ -156,14 +160,14 @@ def asked(directory: Directory, key: str, place: Place | None) -> bool | None:
         return None
     try:
         # By its path, since the very file is known by its inode: whatever a link may lead to is another one.
-        fd = os.open(f"{directory.root}/{key}", _CAREFULLY)
+        fd = open_file(f"{directory.root}/{key}", os.O_RDONLY)
     except OSError:
         # Missing (a cleaner of temporary files was here), or not for us to read.
         return None
     try:
-        if not _same_file(fd, place) or filesystem_type(fd) != place.filesystem:
+        if not _same_file(fd, place) or filesystem_type(handle_of(fd)) != place.filesystem:
             return None
-        return lifeline_held(fd)
+        return lifeline_held(handle_of(fd))
     except OSError:
         return None
     finally:
@@ -173,11 +177,11 @@ def asked(directory: Directory, key: str, place: Place | None) -> bool | None:
 def filesystem_of(path: os.PathLike[str]) -> str | None:
     """The kind of file system at *path* if its locks can be believed, else None."""
     try:
-        fd = os.open(path, _CAREFULLY)
+        fd = open_file(path, os.O_RDONLY)
     except OSError:
         return None
     try:
-        return filesystem_type(fd)
+        return filesystem_type(handle_of(fd))
     except OSError:
         return None
     finally:
@@ -187,8 +191,8 @@ def filesystem_of(path: os.PathLike[str]) -> str | None:
 def _locked(fd: int, boot: str) -> Place | None:
     """Lock *fd*, and say where it lies; None where a lock would prove nothing."""
     try:
-        filesystem = filesystem_type(fd)
-        if filesystem is not None and lifeline_lock(fd):
+        filesystem = filesystem_type(handle_of(fd))
+        if filesystem is not None and lifeline_lock(handle_of(fd)):
             status = os.fstat(fd)
             return Place(boot, filesystem, status.st_dev, status.st_ino)
     except OSError:

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tenure._clock import Clock, SystemClock
+from tenure._descriptors import open_file
 from tenure._identity import Judgement, Verdict
 from tenure._lease._hold import Hold
 from tenure._lease._lease import WriterLease
@@ -112,7 +113,7 @@ class PidFile:
         record = f"{pid}\n".encode()
         fresh = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
         with told(str(self.path), "write a pid file"):
-            fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), self._mode)
+            fd = open_file(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, self._mode)
             try:
                 with os.fdopen(fd, "wb") as file:
                     if hasattr(os, "fchmod"):
@@ -185,7 +186,7 @@ class PidFile:
     def _content(self) -> bytes | None:
         self._refuse_odd()
         try:
-            fd = os.open(self.path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+            fd = open_file(self.path, os.O_RDONLY)
         except FileNotFoundError:
             return None
         with os.fdopen(fd, "rb") as file:
@@ -225,7 +226,7 @@ class PidFile:
 
     def _now_by_the_file_system(self) -> float:
         fresh = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
+        fd = open_file(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
             return os.fstat(fd).st_mtime
         finally:

@@ -88,7 +88,9 @@ def _open_file_url(url: str, rest: str) -> Store:
                 f"file:{host}{slash}{path} for a relative one"
             )
         rest = slash + path
-    return _open_directory(os.fsdecode(unquote_to_bytes(rest)))
+    path = os.fsdecode(unquote_to_bytes(rest))
+    # Windows' drives: file:///C:/data, as RFC 8089 has it in appendix E.2. On other systems that is no drive.
+    return _open_directory(path[1:] if os.path.splitdrive(path[1:])[0] else path)
 
 
 def _open_memory_url(url: str, rest: str) -> Store:

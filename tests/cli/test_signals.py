@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -133,6 +132,8 @@ class Terminal:
     """A shell on a terminal of its own, with `tenure run` in the foreground."""
 
     def __init__(self, shell: tuple[str, ...], words: tuple[str, ...], go: Path) -> None:
+        import pty
+
         self.shell, self.master = pty.fork()
         if self.shell == 0:
             os.chdir(ROOT)

@@ -6,7 +6,6 @@ import contextlib
 import importlib
 import json
 import os
-import resource
 import signal
 import threading
 import time
@@ -206,6 +205,8 @@ def use_up_descriptors(spare: int) -> None:
     """Leave *spare* descriptors to be had."""
     importlib.import_module("tenure._core")
     limit = 64
+    import resource
+
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     with contextlib.suppress(OSError):
         while True:

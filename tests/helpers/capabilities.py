@@ -12,11 +12,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tenure import ProcessIdentity
 from tests.helpers import independent, libc, servers
 
 
@@ -28,10 +31,53 @@ def _runs(*command: str) -> bool:
 
 
 def _mark(name: str, probe: Callable[[], bool]) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(not probe(), reason=f"needs {name}")
+    try:
+        there = probe()
+    except OSError:
+        there = False
+    return pytest.mark.skipif(not there, reason=f"needs {name}")
+
+
+# What a system's own modules have, or have not: `os.fork`, `signal.SIGSTOP`, `resource`.
+_OF_THE_SYSTEM = {"fcntl", "grp", "os", "pty", "pwd", "resource", "select", "signal", "socket", "termios", "time"}
+
+
+def missing_from_the_system(error: BaseException) -> str | None:
+    """
+    The name of what a *test* reached for and this system has not; None for every other error.
+
+    Not if it was the product that reached: what it does without is its own business.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames or not Path(frames[-1].filename).is_relative_to(Path(__file__).parents[1]):
+        return None
+    if isinstance(error, ModuleNotFoundError) and error.name in _OF_THE_SYSTEM:
+        return error.name
+    if isinstance(error, AttributeError):
+        module = getattr(error.obj, "__name__", "")
+        return f"{module}.{error.name}" if module in _OF_THE_SYSTEM else None
+    return None
+
+
+def _makes_symlinks() -> bool:
+    with tempfile.TemporaryDirectory() as directory:
+        link = Path(directory, "link")
+        link.symlink_to("nowhere")
+        return link.is_symlink()
+
+
+def _keeps_modes() -> bool:
+    with tempfile.TemporaryDirectory() as directory:
+        return os.stat(directory).st_mode & 0o777 == 0o700
 
 
 NEEDS_LINUX_PROC = _mark("linux-proc", lambda: sys.platform == "linux" and _runs("test", "-r", "/proc/self/stat"))
+# Whether processes can be judged here at all: without a boot id every judgement is unknown.
+NEEDS_IDENTITY = _mark("identity", lambda: ProcessIdentity.current().boot is not None)
+NEEDS_SYMLINKS = _mark("symlinks", _makes_symlinks)
+NEEDS_MODES = _mark("file-modes", _keeps_modes)
+NEEDS_SHELL = _mark("shell", lambda: shutil.which("sh") is not None)
+NEEDS_POSIX_PATHS = _mark("posix-paths", lambda: Path("/srv").is_absolute())
 NEEDS_PID_NAMESPACE = _mark("pid-namespace", lambda: _runs("unshare", "--pid", "--fork", "--mount-proc", "true"))
 NEEDS_NETWORK_NAMESPACE = _mark("network-namespace", lambda: _runs("unshare", "--net", "sh", "-c", "ip link set lo up"))
 NEEDS_BUCKET = _mark("real-bucket", lambda: "TENURE_TEST_BUCKET" in os.environ)

@@ -58,7 +58,7 @@ def namespace_inode(pid: int | str = "self") -> str:
 
 
 def namespace_id(pid: int | str = "self") -> int | None:
-    fd = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+    fd = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY)
     try:
         return libc.namespace_id(fd)
     except OSError:

@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tests.helpers import independent
+from tests.helpers import independent, libc
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 30.0
@@ -41,6 +41,7 @@ class Agent:
     """A child that runs `tests.helpers.agent`, behind *prefix*, the command that prepares its surroundings."""
 
     def __init__(self, prefix: Sequence[str] = (), *, arguments: Sequence[str] = (), **environment: str) -> None:
+        libc.needed()
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("TENURE_")}
         self.process = subprocess.Popen(
             [*prefix, sys.executable, "-m", "tests.helpers.agent", *arguments],

@@ -24,4 +24,5 @@ def changed(record: str, **changes: Any) -> str:
 
 def later(record: str, field: str, by: int = 1) -> str:
     """*record* with the decimal string of *field* raised."""
-    return changed(record, **{field: str(int(fields(record)[field]) + by)})
+    there = fields(record).get(field)
+    return record if there is None else changed(record, **{field: str(int(there) + by)})

@@ -3,7 +3,8 @@ Databases for tests: PostgreSQL, PgBouncer before it, and MariaDB.
 
 Each is started when the first test asks for it, once per test process, on loopback, on a free port, in a directory of its
 own and as nobody in particular; it ends with the process that started it, however that ends. Nothing is synced: who tests
-what survives a power cut tests something else. Tests get a new database each and leave it behind.
+what survives a power cut tests something else. Tests get a new database each and leave it behind. Drivers are imported
+where they are used: without one the other tests still run.
 """
 
 from __future__ import annotations
@@ -22,8 +23,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
 
-import psycopg
-import pymysql
 import pytest
 
 from tests.helpers.processes import PATIENCE, until
@@ -34,7 +33,8 @@ PASSWORD = "open-sesame"
 """Needed by MariaDB, taken by PostgreSQL; no message of ours may show it."""
 
 _NOBODY = 65534
-AS_NOBODY = ("setpriv", "--reuid", str(_NOBODY), "--regid", str(_NOBODY), "--clear-groups") if os.geteuid() == 0 else ()
+_IS_ROOT = getattr(os, "geteuid", lambda: _NOBODY)() == 0
+AS_NOBODY = ("setpriv", "--reuid", str(_NOBODY), "--regid", str(_NOBODY), "--clear-groups") if _IS_ROOT else ()
 """Before a command: databases refuse to be run by root."""
 # Where distributions keep what only servers run, and a wheel that carries the same programs.
 _PLACES = ("/usr/sbin", "/usr/local/sbin", "/usr/libexec")
@@ -63,7 +63,7 @@ class Server:
 
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix=f"tenure-{self.name}-"))
-        if os.geteuid() == 0:
+        if _IS_ROOT:
             os.chown(self.directory, _NOBODY, _NOBODY)
         self.port = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -144,6 +144,9 @@ class Server:
         return self.directory / "log"
 
     def _answers_or_ended(self) -> bool:
+        import psycopg
+        import pymysql
+
         assert self._process is not None
         if self._process.poll() is not None:
             return True
@@ -196,6 +199,8 @@ class PostgreSQL(Server):
 
     def execute(self, *statements: str, database: str = "postgres") -> None:
         """Run *statements*, each by itself, as the one whom nothing binds."""
+        import psycopg
+
         with psycopg.connect(
             host=str(self.directory), port=self.port, user=SUPERUSER, dbname=database, autocommit=True
         ) as connection:
@@ -247,6 +252,8 @@ class PgBouncer(Server):
         return [_found("pgbouncer"), str(configuration)]
 
     def answers(self) -> None:
+        import psycopg
+
         with psycopg.connect(
             host=str(self.directory), port=self.port, user=SUPERUSER, dbname="postgres", prepare_threshold=None
         ) as connection:
@@ -303,6 +310,8 @@ class MariaDB(Server):
 
     def execute(self, *statements: str) -> None:
         """Run *statements*, each by itself, as root."""
+        import pymysql
+
         with pymysql.connect(unix_socket=self._socket, user="root", autocommit=True) as connection:
             for statement in statements:
                 connection.cursor().execute(statement)

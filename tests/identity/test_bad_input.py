@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from tenure import _core
 from tests.helpers import independent, processes
-from tests.helpers.capabilities import NEEDS_LINUX_PROC, NEEDS_STRACE
+from tests.helpers.capabilities import NEEDS_IDENTITY, NEEDS_LINUX_PROC, NEEDS_STRACE
 from tests.helpers.processes import Agent
 from tests.helpers.records import OTHER_NONCE, changed, fields
 from tests.helpers.tracing import traced
 
-pytestmark = NEEDS_LINUX_PROC
+pytestmark = NEEDS_IDENTITY
 
 MINE = _core.ProcessIdentity.current().to_json()
 _WITH = fields(MINE)
@@ -188,6 +188,7 @@ def test_nobody_is_gone_by_chance(text: str | bytes) -> None:
     assert _core.judge_many([text]) == [judgement]
 
 
+@NEEDS_LINUX_PROC
 @given(st.dictionaries(st.sampled_from([*_WITH, "host_by", "later"]), _values, max_size=4))
 @settings(max_examples=300, deadline=None)
 def test_a_changed_record_is_gone_only_if_it_names_another_process_of_this_boot(changes: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tenure import _core
 from tests.helpers import namespaces, processes
 from tests.helpers.capabilities import (
-    NEEDS_LINUX_PROC,
+    NEEDS_IDENTITY,
     NEEDS_MACHINE_ID,
     NEEDS_MOUNT,
     NEEDS_NS_ID,
@@ -21,7 +21,7 @@ from tests.helpers.processes import Agent
 from tests.helpers.records import OTHER_BOOT, OTHER_HOST, OTHER_NONCE, changed, fields, later
 from tests.identity.levels import judged_here
 
-pytestmark = NEEDS_LINUX_PROC
+pytestmark = NEEDS_IDENTITY
 
 OURS = "rack 7, slot 3"
 

@@ -9,11 +9,11 @@ import pytest
 
 from tenure import _core
 from tests.helpers import namespaces
-from tests.helpers.capabilities import NEEDS_LINUX_PROC, NEEDS_MACHINE_ID, NEEDS_MOUNT
+from tests.helpers.capabilities import NEEDS_IDENTITY, NEEDS_MACHINE_ID, NEEDS_MOUNT
 from tests.helpers.processes import Agent, AgentError
 from tests.helpers.records import OTHER_BOOT, changed, fields
 
-pytestmark = NEEDS_LINUX_PROC
+pytestmark = NEEDS_IDENTITY
 
 
 def host_and_setter(record: str) -> tuple[object, object]:

@@ -9,13 +9,13 @@ import pytest
 
 from tenure import _core
 from tests.helpers import processes
-from tests.helpers.capabilities import NEEDS_LINUX_PROC, NEEDS_PIDFD, NEEDS_PIDFS, NEEDS_STRACE
+from tests.helpers.capabilities import NEEDS_IDENTITY, NEEDS_PIDFD, NEEDS_PIDFS, NEEDS_STRACE
 from tests.helpers.processes import Agent, Subject
 from tests.helpers.records import OTHER_BOOT, changed, later
 from tests.helpers.tracing import traced
 from tests.identity.levels import EVERY_LEVEL, LEVELS
 
-pytestmark = NEEDS_LINUX_PROC
+pytestmark = NEEDS_IDENTITY
 
 
 @pytest.fixture(scope="module")

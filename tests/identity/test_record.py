@@ -12,10 +12,10 @@ import pytest
 from tenure import _core
 from tenure.errors import IdentityError, RecordError, RecordTooNewError
 from tests.helpers import processes
-from tests.helpers.capabilities import NEEDS_LINUX_PROC
+from tests.helpers.capabilities import NEEDS_IDENTITY
 from tests.helpers.records import changed, fields
 
-pytestmark = NEEDS_LINUX_PROC
+pytestmark = NEEDS_IDENTITY
 
 GOLDEN = (
     '{"v":1,"os":"linux","host":"5f1c5f1c5f1c5f1c5f1c5f1c5f1c5f1c","boot":"3f9c1a52-0d7e-4b61-9a3c-6e2f8b4d7c10",'

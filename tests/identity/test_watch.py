@@ -12,13 +12,13 @@ import pytest
 from tenure import _core
 from tenure.errors import IdentityError
 from tests.helpers import independent, processes
-from tests.helpers.capabilities import NEEDS_LINUX_PROC, NEEDS_PID_NAMESPACE, NEEDS_PIDFD, NEEDS_SET_TID
+from tests.helpers.capabilities import NEEDS_IDENTITY, NEEDS_PID_NAMESPACE, NEEDS_PIDFD, NEEDS_SET_TID
 from tests.helpers.namespaces import OWN_PROC
 from tests.helpers.processes import Agent, Subject
 from tests.helpers.records import OTHER_BOOT, changed, later
 from tests.identity.levels import LEVELS, USUAL_LEVELS
 
-pytestmark = NEEDS_LINUX_PROC
+pytestmark = NEEDS_IDENTITY
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ import pytest
 from tenure import Judgement, ProcessIdentity, Verdict, WriterBusyError, WriterLease, judge
 from tenure._judgement import LIFELINE_FREE, LIFELINE_HELD, RELEASED, Asker
 from tests.helpers import holders, processes
-from tests.helpers.capabilities import NEEDS_LINUX_PROC
+from tests.helpers.capabilities import NEEDS_IDENTITY
 from tests.helpers.records import OTHER_BOOT, OTHER_HOST, OTHER_NONCE, changed, later
 from tests.lease.stores import LONG
 
-pytestmark = NEEDS_LINUX_PROC
+pytestmark = NEEDS_IDENTITY
 
 MINE = ProcessIdentity.current().to_json()
 HOLDERS: dict[str, str | None] = {

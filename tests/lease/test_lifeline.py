@@ -17,10 +17,10 @@ from tenure._lease import _keys
 from tenure._lifeline import Lifeline, Place, asked
 from tenure._store._file import FileStore
 from tests.helpers import holders, processes
-from tests.helpers.capabilities import NEEDS_LINUX_PROC, NEEDS_PID_NAMESPACE
+from tests.helpers.capabilities import NEEDS_IDENTITY, NEEDS_PID_NAMESPACE
 from tests.lease.stores import LONG
 
-pytestmark = NEEDS_LINUX_PROC
+pytestmark = NEEDS_IDENTITY
 
 KEY = _keys.lifeline(holders.NONCE)
 

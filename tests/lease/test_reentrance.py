@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tenure._lease import _tenancy
-from tests.helpers.capabilities import NEEDS_LINUX_PROC
+from tests.helpers.capabilities import NEEDS_IDENTITY
 from tests.helpers.scripts import Script
 
-pytestmark = NEEDS_LINUX_PROC
+pytestmark = NEEDS_IDENTITY
 
 # Each lock of the lease is held by the very thread that is interrupted.
 WITHIN = """

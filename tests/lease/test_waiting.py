@@ -10,9 +10,9 @@ import pytest
 
 from tenure import WriterBusyError, WriterLease, aio
 from tests.helpers import holders
-from tests.helpers.capabilities import NEEDS_LINUX_PROC
+from tests.helpers.capabilities import NEEDS_IDENTITY
 
-pytestmark = NEEDS_LINUX_PROC
+pytestmark = NEEDS_IDENTITY
 
 
 def descriptors() -> int:

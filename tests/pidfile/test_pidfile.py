@@ -11,7 +11,15 @@ import pytest
 
 from tenure import FencedError, HoldError, PidFile, StoreError, WriterBusyError, WriterLease
 from tests.helpers import processes
-from tests.helpers.capabilities import NEEDS_LINUX_PROC, NEEDS_MOUNT, NEEDS_PID_NAMESPACE, NEEDS_ROOT
+from tests.helpers.capabilities import (
+    NEEDS_LINUX_PROC,
+    NEEDS_MODES,
+    NEEDS_MOUNT,
+    NEEDS_PID_NAMESPACE,
+    NEEDS_POSIX_PATHS,
+    NEEDS_ROOT,
+    NEEDS_SHELL,
+)
 from tests.helpers.namespaces import OWN_PROC
 from tests.helpers.scripts import Script, ran
 
@@ -42,6 +50,7 @@ def names(path: Path) -> list[str]:
     return sorted(os.listdir(path.parent))
 
 
+@NEEDS_SHELL
 def test_old_tools_read_it(path: Path) -> None:
     with PidFile(path):
         assert path.read_bytes() == f"{os.getpid()}\n".encode()
@@ -270,6 +279,7 @@ def test_a_holder_killed_between_its_writes_is_replaced_at_once(path: Path, nth:
     pid_file.release()
 
 
+@NEEDS_MODES
 @pytest.mark.parametrize("umask", [0o022, 0o077, 0o000])
 @pytest.mark.parametrize("mode", [None, 0o600, 0o640])
 def test_the_file_has_the_mode_that_was_asked_for(path: Path, umask: int, mode: int | None) -> None:
@@ -282,7 +292,10 @@ def test_the_file_has_the_mode_that_was_asked_for(path: Path, umask: int, mode: 
         os.umask(before)
 
 
-ODD_NAMES = [".pid", "a b.pid", "-rf", "two\nlines", "naïve 試験.pid", "%s{}$HOME", "x" * 200, "#hash?query", "nul"]
+ODD_NAMES = [
+    *(".pid", "a b.pid", "-rf", "naïve 試験.pid", "%s{}$HOME"),
+    *(pytest.param(name, marks=NEEDS_POSIX_PATHS) for name in ("two\nlines", "x" * 200, "#hash?query", "nul")),
+]
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from tests.helpers import processes, tracing
+from tests.helpers import libc, processes, tracing
 
 if TYPE_CHECKING:
     from tenure._store._file import FileStore
@@ -32,6 +32,7 @@ class Child:
     """The child, behind *prefix*, a command that prepares its surroundings and ends in exec."""
 
     def __init__(self, root: Path | str, *, prefix: Sequence[str] = (), without: Sequence[str] = ()) -> None:
+        libc.needed()
         self.process = subprocess.Popen(
             [*prefix, sys.executable, "-m", "tests.store.children", str(root), *without],
             stdin=subprocess.PIPE,
@@ -206,8 +207,6 @@ def names(store: FileStore) -> list[str]:
 
 def fork_while_locked(store: FileStore) -> None:
     """Leave a child behind that has copies of all descriptors and lives as long as we do."""
-    from tests.helpers import libc
-
     with store._locked():
         if os.fork() == 0:
             libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)

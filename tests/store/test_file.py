@@ -17,7 +17,7 @@ from tenure._store import _kernel, _publish
 from tenure._store._file import FileStore
 from tenure.errors import StoreCannotLockError, StoreError
 from tenure.stores import Created, LocalDirectory
-from tests.helpers.capabilities import NEEDS_MOUNT, NEEDS_STRACE
+from tests.helpers.capabilities import NEEDS_MODES, NEEDS_MOUNT, NEEDS_STRACE, NEEDS_SYMLINKS
 from tests.store.children import child, children, read_only, traced
 
 
@@ -50,6 +50,7 @@ def test_reading_makes_nothing(store: FileStore, root: Path) -> None:
     assert not root.exists()
 
 
+@NEEDS_MODES
 def test_only_the_owner_may_enter_or_read(store: FileStore, root: Path) -> None:
     store.create("lease/beat/1", b"x")
     assert {_mode(path) for path in (root, root / "lease", root / "lease/beat")} == {0o700}
@@ -63,6 +64,7 @@ def strict_umask() -> Iterator[None]:
     os.umask(before)
 
 
+@NEEDS_MODES
 def test_a_group_gets_what_the_operator_chose_whatever_the_umask(root: Path, strict_umask: None) -> None:
     store = FileStore(root, directory_mode=0o770, file_mode=0o660)
     store.create("lease/1", b"x")
@@ -77,6 +79,7 @@ def test_a_group_gets_what_the_operator_chose_whatever_the_umask(root: Path, str
     )
 
 
+@NEEDS_MODES
 def test_a_group_id_that_is_inherited_stays(root: Path) -> None:
     root.mkdir()
     root.chmod(0o2770)
@@ -119,7 +122,7 @@ def test_it_says_how_it_publishes(tmp_path: Path) -> None:
     store = FileStore(tmp_path)
     assert store.publishes_by is None
     store.create("a", b"x")
-    assert store.publishes_by == "link"
+    assert store.publishes_by == _publish.WAYS[0]
     renaming = FileStore(tmp_path, without=["link"])
     renaming.create("b", b"x")
     assert renaming.publishes_by == "rename"
@@ -142,6 +145,7 @@ def test_the_ways_exclude_each_other(tmp_path: Path) -> None:
         assert {store.create(f"{number}", b"x") for store in ways} == {Created(won=False, data=b"first")}
 
 
+@NEEDS_SYMLINKS
 def test_a_file_beside_the_records_is_opened_as_carefully(store: FileStore, root: Path) -> None:
     with pytest.raises(StoreError) as caught:
         store.open("lease/beat/1", os.O_RDWR)
@@ -207,7 +211,9 @@ def _plant_a_directory(path: Path, outside: Path) -> None:
     path.mkdir()
 
 
-PLANTS = [_plant_file, _plant_directory, _plant_dangling, _plant_pipe, _plant_socket, _plant_a_directory]
+LINKS = [pytest.param(plant, marks=NEEDS_SYMLINKS) for plant in (_plant_file, _plant_directory, _plant_dangling)]
+NO_DIRECTORIES = [*LINKS, _plant_pipe, _plant_socket]
+PLANTS = [*NO_DIRECTORIES, _plant_a_directory]
 
 
 @pytest.fixture
@@ -251,7 +257,7 @@ def test_what_is_planted_at_a_key_is_neither_followed_nor_read(
     assert _untouched(outside)
 
 
-@pytest.mark.parametrize("plant", [plant for plant in PLANTS if plant is not _plant_a_directory])
+@pytest.mark.parametrize("plant", NO_DIRECTORIES)
 def test_what_is_planted_at_a_directory_is_not_entered(root: Path, outside: Path, plant: object) -> None:
     """B44"""
     store = FileStore(root)
@@ -271,6 +277,7 @@ def test_what_is_planted_at_a_directory_is_not_entered(root: Path, outside: Path
     assert _untouched(outside)
 
 
+@NEEDS_SYMLINKS
 def test_a_link_planted_at_a_temporary_name_is_not_written_through(
     store: FileStore, root: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,6 +293,7 @@ def test_a_link_planted_at_a_temporary_name_is_not_written_through(
     assert _untouched(outside)
 
 
+@NEEDS_SYMLINKS
 def test_a_link_swapped_in_for_a_temporary_file_is_not_followed(
     store: FileStore, root: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,6 +329,7 @@ def test_what_is_planted_at_the_lock_file_is_not_followed(root: Path, outside: P
     assert _untouched(outside)
 
 
+@NEEDS_SYMLINKS
 def test_the_root_may_be_a_link_because_the_operator_chose_it(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real", target_is_directory=True)
@@ -328,6 +337,7 @@ def test_the_root_may_be_a_link_because_the_operator_chose_it(tmp_path: Path) ->
     assert _names(tmp_path / "real") == ["lease/1"]
 
 
+@NEEDS_SYMLINKS
 def test_a_list_passes_over_what_is_no_record(store: FileStore, root: Path) -> None:
     store.create("lease/1", b"x")
     for name in ("Upper", ".hidden", "spa ce", "lease/UPPER", "lease/.temp-1", "lease/1~"):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tenure._store import _kernel, _publish
+from tenure._store import _at, _kernel, _publish
 from tenure._store._failures import _MEANINGS
 from tenure._store._file import FileStore
 from tenure.errors import StoreCannotLockError, StoreError, StoreUnavailableError
@@ -303,6 +302,8 @@ def test_a_file_in_place_of_the_store_is_an_error_at_once(root: Path) -> None:
 
 
 def test_running_out_of_descriptors_passes(root: Path) -> None:
+    import resource
+
     store = FileStore(root)
     store.create("lease/1", b"x")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -459,7 +460,7 @@ def test_a_sweep_removes_only_where_the_kernel_alone_keeps_the_locks(
     left = root / "lease" / (".temp-" + "0" * 24)
     left.write_bytes(b"x")
     with monkeypatch.context() as patched:
-        patched.setattr("tenure._core.filesystem_type", lambda fd: None)
+        patched.setattr(_at, "is_proof", lambda directory: False)
         assert store.sweep().kept == (f"lease/{left.name}",)
     assert store.sweep().removed == (f"lease/{left.name}",)
 

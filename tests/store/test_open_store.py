@@ -12,6 +12,7 @@ import pytest
 from tenure._store._file import FileStore
 from tenure._store._memory import MemoryStore
 from tenure.stores import open_store
+from tests.helpers.capabilities import NEEDS_POSIX_PATHS
 
 
 def _root(url: str | os.PathLike[str]) -> str:
@@ -20,6 +21,7 @@ def _root(url: str | os.PathLike[str]) -> str:
     return str(store.path_of("x").parent)
 
 
+@NEEDS_POSIX_PATHS
 @pytest.mark.parametrize(
     ("url", "root"),
     [
@@ -58,6 +60,7 @@ def test_a_drive_letter_is_no_scheme(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert Path(_root("C:/data")).name == "data"
 
 
+@NEEDS_POSIX_PATHS
 @pytest.mark.parametrize("path", ["/srv/data", "/srv/a b?#%", "/srv/ä", "/srv/\udcff"])
 def test_the_url_of_a_directory_opens_it_again(path: str) -> None:
     store = FileStore(path)
@@ -65,9 +68,7 @@ def test_the_url_of_a_directory_opens_it_again(path: str) -> None:
     assert _root(store.url) == path
 
 
-@pytest.mark.parametrize(
-    "url", ["ftp://host/x", "azure://b", "sqlite3:x.db", "postgres://h/d", "oracle://h", "x1:y"]
-)
+@pytest.mark.parametrize("url", ["ftp://host/x", "azure://b", "sqlite3:x.db", "postgres://h/d", "oracle://h", "x1:y"])
 def test_an_unknown_scheme_names_the_known_ones(url: str) -> None:
     with pytest.raises(ValueError, match=r"known=.*file:, .*memory:, .*s3:, .*sqlite:"):
         open_store(url)

@@ -11,11 +11,11 @@ import pytest
 
 from tenure import RefusedError, WriterBusyError, WriterLease
 from tenure._lease import _force, _keys, _lease, _sight
-from tests.helpers.capabilities import NEEDS_LINUX_PROC
+from tests.helpers.capabilities import NEEDS_IDENTITY
 from tests.helpers.holders import holding
 from tests.helpers.processes import Agent
 
-pytestmark = NEEDS_LINUX_PROC
+pytestmark = NEEDS_IDENTITY
 
 
 def test_whoever_comes_second_is_busy_and_the_first_one_keeps_its_hold(

@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 
 from tests.helpers import holders, processes
-from tests.helpers.capabilities import NEEDS_LINUX_PROC
+from tests.helpers.capabilities import NEEDS_IDENTITY
 
-pytestmark = NEEDS_LINUX_PROC
+pytestmark = NEEDS_IDENTITY
 
 # What a program does that lets its errors decide how it ends.
 PROGRAM = """

@@ -12,9 +12,9 @@ import os
 from pathlib import Path
 
 from tenure._clock import Clock
+from tenure._descriptors import CAREFULLY
 from tenure._store._failures import told
 from tenure._store._kernel import close, try_lock, unlock
-from tenure._store._tree import SAFELY
 
 _POLL_S = 0.02
 # NFS without a lock service, and file systems without such locks. Source: fcntl(2).
@@ -32,7 +32,7 @@ class CheckoutLock:
         """Take it, waiting up to *timeout* seconds; False if somebody else has it. Raises `StoreError` if it cannot be made."""
         deadline = clock.awake() + timeout
         with told(str(self._path), "lock the checkout"):
-            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | SAFELY, 0o600)
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | CAREFULLY, 0o600)
             try:
                 while not _taken(fd):
                     left = deadline - clock.awake()

@@ -12,9 +12,10 @@ from pathlib import Path
 from tenure._datastore._catalog import Catalog
 from tenure._datastore._names import folded, is_normal, parents
 from tenure._datastore._worktree import Digest, Stamp
+from tenure._descriptors import CAREFULLY
 from tenure._store._failures import told
 from tenure._store._kernel import close
-from tenure._store._tree import SAFELY, write_all
+from tenure._store._tree import write_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class Journal:
         """Add a name, before the file is touched."""
         with told(str(self._path), "note what is under way"):
             if self._fd is None:
-                self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | SAFELY, 0o600)
+                self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | CAREFULLY, 0o600)
             write_all(self._fd, json.dumps(name).encode() + b"\n")
 
     def names(self) -> Iterator[str]:

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from tenure._datastore._names import RESERVED, parents
+from tenure._descriptors import CAREFULLY
 from tenure._store._failures import told
 from tenure._store._kernel import close
-from tenure._store._tree import SAFELY, write_all
+from tenure._store._tree import write_all
 from tenure.errors import StoreCannotLockError, StoreError
 
 _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
@@ -88,7 +89,7 @@ class Worktree:
             if directory is None:
                 return None
             try:
-                fd = os.open(segment, os.O_RDONLY | SAFELY, dir_fd=directory)
+                fd = os.open(segment, os.O_RDONLY | CAREFULLY, dir_fd=directory)
             except FileNotFoundError:
                 return None
             except OSError as error:
@@ -118,7 +119,7 @@ class Worktree:
             directory, segment = self._above(name, make=True)
             # Under the checkout's lock, so a number is enough; what a crash leaves is replaced.
             own, temporary = self._above(f"{RESERVED}/{_TEMPORARY}/{next(self._unique)}", make=True)
-            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | SAFELY, 0o666, dir_fd=own)
+            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | CAREFULLY, 0o666, dir_fd=own)
             try:
                 fill(fd)
                 os.rename(temporary, segment, src_dir_fd=own, dst_dir_fd=directory)

@@ -23,8 +23,8 @@ from tenure.stores import LocalDirectory, Store, as_directory
 State = Literal["held", "released", "replaced"]
 _LENGTH = 160
 _DIGITS = 20
-_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
-_MAKE = os.O_RDWR | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0)
+_READ = os.O_RDONLY
+_MAKE = os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import math
 import os
 from typing import Any
 
+from tenure._descriptors import open_file
 from tenure._identity import ProcessIdentity
 from tenure._lease import _log
 from tenure._lease._host import make_private, own_directories
@@ -21,8 +22,6 @@ from tenure._lease._silence import Watched
 
 _SCHEMA = 1
 _MAX_BYTES = 2048
-# Neither through a planted link nor waiting for a planted pipe.
-_CAREFULLY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 class Memory:
@@ -37,7 +36,7 @@ class Memory:
         if self._path is None:
             return None
         try:
-            fd = os.open(self._path, _CAREFULLY)
+            fd = open_file(self._path, os.O_RDONLY)
             try:
                 fields = json.loads(os.read(fd, _MAX_BYTES))
             finally:
@@ -63,7 +62,7 @@ class Memory:
         fresh = self._path.with_name(f".{self._path.name}.{os.urandom(8).hex()}")
         try:
             make_private(self._path.parent)
-            fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
+            fd = open_file(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             try:
                 with os.fdopen(fd, "w", encoding="utf-8") as file:
                     json.dump(fields, file)

@@ -102,7 +102,7 @@ class _LocalPulse:
                 digits_at=DIGITS_AT,
                 interval=claim.ttl / 3,
                 holder=holder,
-                lifeline=None if lifeline is None else lifeline.descriptor,
+                lifeline=None if lifeline is None else lifeline.handle,
             )
         except OSError as error:
             raise self._store_error("begin", error) from error

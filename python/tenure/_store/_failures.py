@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
-import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
+from tenure._store import _at
+from tenure._store._at import Directory
 from tenure.errors import StoreCannotLockError, StoreError, StoreUnavailableError
 
 Result = TypeVar("Result")
@@ -141,9 +142,9 @@ def again_if_stale(work: Callable[[], Result]) -> Result:
     return work()
 
 
-def kind_of(directory: int, name: str) -> int | None:
+def kind_of(directory: Directory, name: str) -> int | None:
     """The mode of what is at *name*, not followed; None when there is nothing."""
     try:
-        return os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
+        return _at.status(directory, name).st_mode
     except FileNotFoundError:
         return None

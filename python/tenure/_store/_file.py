@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tenure._core import open_below, read_below, unlink_below
+from tenure._store import _at
+from tenure._store._at import Directory
 from tenure._store._failures import again_if_stale, kind_of, odd_file, told, unclear
-from tenure._store._kernel import close, patience, sync_directory, try_lock, unlock
+from tenure._store._kernel import close, patience, try_lock, unlock
 from tenure._store._listing import Listing, Swept
 from tenure._store._protocol import Created, Stored, check_key, check_prefix
 from tenure._store._publish import WAYS, Way, publish, publish_stream, temporary_file
 from tenure._store._records import MAX_SIZE_BYTES, check_data, version_of
-from tenure._store._tree import Tree, exact_mode, remove
-from tenure.errors import StoreCannotLockError, StoreUnavailableError
+from tenure._store._tree import Tree, remove
+from tenure.errors import StoreUnavailableError
 
 # One for the whole store: replacing is rare, short, and below the root there is no other name that no key can have.
 _LOCK = ".lock"
@@ -51,11 +53,6 @@ class FileStore:
         file_mode: int = 0o600,
         without: Sequence[Way] = (),
     ) -> None:
-        if os.open not in os.supports_dir_fd:
-            raise StoreCannotLockError(
-                "this platform cannot open files relative to a directory, which a directory store needs",
-                hint="use another kind of store",
-            )
         self._root = Path(root).absolute()
         self._tree = Tree(str(self._root), directory_mode)
         self._file_mode = file_mode
@@ -88,7 +85,7 @@ class FileStore:
             # The longer way makes what is missing, or says what is wrong.
             return self._open(key, flags)
         if flags & os.O_CREAT:
-            exact_mode(fd, self._file_mode)
+            _at.exact_mode(fd, self._file_mode)
         return fd
 
     def _open(self, key: str, flags: int) -> int:
@@ -116,7 +113,7 @@ class FileStore:
         with told(self._tree.path_of(key), "remove a file"), self._tree.directory(parents) as directory:
             if directory is not None:
                 with suppress(FileNotFoundError):
-                    os.unlink(segment, dir_fd=directory)
+                    _at.unlink(directory, segment)
 
     def create(self, key: str, data: bytes) -> Created:
         check_key(key)
@@ -183,11 +180,11 @@ class FileStore:
                 if not self._has_version(directory, segment, key, version):
                     return None
                 with temporary_file(directory, self._file_mode, data) as (_, temporary), unclear():
-                    os.rename(temporary, segment, src_dir_fd=directory, dst_dir_fd=directory)
-                    sync_directory(directory)
+                    _at.rename(directory, temporary, segment)
+                    _at.sync_directory(directory)
         return version_of(data)
 
-    def _has_version(self, directory: int, segment: str, key: str, version: str) -> bool:
+    def _has_version(self, directory: Directory, segment: str, key: str, version: str) -> bool:
         data = self._tree.read(directory, segment, key, durable=False)
         return data is not None and version_of(data) == version
 
@@ -219,7 +216,7 @@ class FileStore:
             assert directory is not None
             if kind_of(directory, segment) is not None:
                 # As a loser of `create` does: whoever refers to it must find it after a power cut.
-                sync_directory(directory)
+                _at.sync_directory(directory)
                 return False
             won, way = publish_stream(directory, segment, source, mode=self._file_mode, ways=self._ways)
             if won:

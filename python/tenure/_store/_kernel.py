@@ -10,25 +10,30 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
+from tenure._descriptors import handle_of
+
 _HELD_BY_ANOTHER = {errno.EAGAIN, errno.EACCES}
 # Some file systems cannot sync a directory and say EINVAL. Source: fsync(2).
 _NOTHING_TO_SYNC = {errno.EINVAL, errno.EOPNOTSUPP}
 
 if sys.platform == "win32":
+    from tenure._core import lifeline_held, lifeline_lock, lifeline_unlock
 
-    def try_lock(fd: int) -> bool:  # noqa: ARG001
-        """Not here yet. `FileStore` refuses to open on a platform without directory descriptors."""
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    def try_lock(fd: int) -> bool:
+        """Take the exclusive lock of the open file *fd* (open for writing); False when another open file has it."""
+        return lifeline_lock(handle_of(fd))
 
     def unlock(fd: int) -> None:
-        """Not here yet; see `try_lock`."""
+        """Give the lock back. Closing would do so too, but takes the system its time."""
+        with suppress(OSError):
+            lifeline_unlock(handle_of(fd))
 
-    def is_locked(fd: int) -> bool:  # noqa: ARG001
-        """Not here yet; see `try_lock`."""
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    def is_locked(fd: int) -> bool:
+        """Whether another open file has the exclusive lock. For a moment the asker has a shared one."""
+        return lifeline_held(handle_of(fd))
 
     def sync(fd: int) -> None:
-        """Make the content of *fd* durable."""
+        """Make the content of *fd* durable, and its name."""
         os.fsync(fd)
 
 else:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from tenure._store import _at
+from tenure._store._at import Directory
 from tenure._store._failures import again_if_stale, told
 from tenure._store._protocol import check_key, check_prefix
 from tenure._store._publish import is_temporary, sweep
@@ -44,7 +45,7 @@ class Listing:
             elif key > after and _is(check_key, key):
                 yield key
 
-    def sweep_what_was_met(self, directory: int, segments: Sequence[str]) -> None:
+    def sweep_what_was_met(self, directory: Directory, segments: Sequence[str]) -> None:
         """Sweep the leftovers that the last listing of the directory at *segments* saw."""
         if self._met:
             leftovers = self._met.pop("".join(segment + "/" for segment in segments), None)
@@ -75,16 +76,15 @@ class Listing:
         with self._tree.directory(_segments(prefix)) as directory:
             if directory is None:
                 return names, leftovers
-            with os.scandir(directory) as entries:
-                for entry in entries:
-                    # Links and whatever else somebody put there are no records: passed over here, refused by name.
-                    if entry.name.startswith("."):
-                        if is_temporary(entry.name):
-                            leftovers.append(entry.name)
-                    elif entry.is_file(follow_symlinks=False):
-                        names.append(entry.name)
-                    elif entry.is_dir(follow_symlinks=False):
-                        names.append(entry.name + "/")
+            for entry in _at.scan(directory):
+                # Links and whatever else somebody put there are no records: passed over here, refused by name.
+                if entry.name.startswith("."):
+                    if is_temporary(entry.name):
+                        leftovers.append(entry.name)
+                elif entry.is_file(follow_symlinks=False):
+                    names.append(entry.name)
+                elif entry.is_dir(follow_symlinks=False):
+                    names.append(entry.name + "/")
         return names, leftovers
 
 

@@ -22,12 +22,15 @@ from functools import partial
 from typing import BinaryIO, Literal, NamedTuple
 
 from tenure._failpoints import reach
+from tenure._store import _at
+from tenure._store._at import Directory
 from tenure._store._failures import unclear
-from tenure._store._kernel import close, patience, sync, sync_directory, try_lock
-from tenure._store._tree import SAFELY, create_exclusively, write_all
+from tenure._store._kernel import close, patience, sync, try_lock
+from tenure._store._tree import create_exclusively, write_all
 
 Way = Literal["link", "rename", "exclusive"]
-WAYS: tuple[Way, ...] = ("link", "rename", "exclusive")
+# Where a directory cannot be synced, a link's name would not last, and a rename says when it is on the disk.
+WAYS: tuple[Way, ...] = ("link", "rename", "exclusive") if _at.SYNCS_DIRECTORIES else ("rename", "exclusive")
 
 # Writes the content of a new file to its descriptor.
 Fill = Callable[[int], None]
@@ -54,7 +57,7 @@ class Published(NamedTuple):
     way: Way
 
 
-def publish(directory: int, segment: str, data: bytes, *, mode: int, ways: Sequence[Way]) -> Published:
+def publish(directory: Directory, segment: str, data: bytes, *, mode: int, ways: Sequence[Way]) -> Published:
     """
     Make *data* appear under *segment* unless something is there. Complete, and durable if it is ours.
 
@@ -64,7 +67,9 @@ def publish(directory: int, segment: str, data: bytes, *, mode: int, ways: Seque
     return _publish(directory, segment, partial(write_all, data=data), mode, ways)
 
 
-def publish_stream(directory: int, segment: str, source: BinaryIO, *, mode: int, ways: Sequence[Way]) -> Published:
+def publish_stream(
+    directory: Directory, segment: str, source: BinaryIO, *, mode: int, ways: Sequence[Way]
+) -> Published:
     """The same for all that *source* gives, in memory that does not grow; what *source* raises leaves nothing behind."""
     start = source.tell() if source.seekable() else None
 
@@ -79,7 +84,7 @@ def publish_stream(directory: int, segment: str, source: BinaryIO, *, mode: int,
     return _publish(directory, segment, fill, mode, [way for way in ways if way != "exclusive"])
 
 
-def _publish(directory: int, segment: str, fill: Fill, mode: int, ways: Sequence[Way]) -> Published:
+def _publish(directory: Directory, segment: str, fill: Fill, mode: int, ways: Sequence[Way]) -> Published:
     refusal: BaseException | None = None
     for way in ways:
         try:
@@ -89,26 +94,22 @@ def _publish(directory: int, segment: str, fill: Fill, mode: int, ways: Sequence
     raise OSError(errno.ENOSYS, "no way to create a file atomically") from refusal
 
 
-def _by_link(directory: int, segment: str, fill: Fill, mode: int) -> bool:
+def _by_link(directory: Directory, segment: str, fill: Fill, mode: int) -> bool:
     def link(temporary: str) -> None:
-        os.link(temporary, segment, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
+        _at.link(directory, temporary, segment)
 
     return _by_temporary(directory, segment, fill, mode, move=link, impossible=_NO_LINKS)
 
 
-def _by_rename(directory: int, segment: str, fill: Fill, mode: int) -> bool:
+def _by_rename(directory: Directory, segment: str, fill: Fill, mode: int) -> bool:
     def rename(temporary: str) -> None:
-        try:
-            from tenure._core import rename_noreplace  # noqa: PLC0415  only where links are missing
-        except ImportError as exc:
-            raise _NotHereError from exc
-        rename_noreplace(temporary, segment, dir_fd=directory)
+        _at.rename_noreplace(directory, temporary, segment)
 
     return _by_temporary(directory, segment, fill, mode, move=rename, impossible=_NO_RENAMES)
 
 
 def _by_temporary(
-    directory: int,
+    directory: Directory,
     segment: str,
     fill: Fill,
     mode: int,
@@ -136,7 +137,7 @@ def _by_temporary(
                 raise
         with unclear():
             reach("publish.linked")
-            sync_directory(directory)
+            _at.sync_directory(directory)
         return True
 
 
@@ -144,7 +145,7 @@ def _by_temporary(
 _SURELY_NOT = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
 
 
-def _by_creating(directory: int, segment: str, fill: Fill, mode: int) -> bool:
+def _by_creating(directory: Directory, segment: str, fill: Fill, mode: int) -> bool:
     try:
         fd = create_exclusively(directory, segment, mode)
     except FileExistsError:
@@ -167,28 +168,28 @@ def _by_creating(directory: int, segment: str, fill: Fill, mode: int) -> bool:
             exc.applied = None  # type: ignore[attr-defined]
         with suppress(OSError):
             if _is_same(directory, segment, fd):
-                os.unlink(segment, dir_fd=directory)
+                _at.unlink(directory, segment)
         raise
     else:
         with unclear():
-            sync_directory(directory)
+            _at.sync_directory(directory)
     finally:
         close(fd)
     return True
 
 
-_HOW: dict[Way, Callable[[int, str, Fill, int], bool]] = {
+_HOW: dict[Way, Callable[[Directory, str, Fill, int], bool]] = {
     "link": _by_link,
     "rename": _by_rename,
     "exclusive": _by_creating,
 }
 
 
-def _is_same(directory: int, segment: str, fd: int) -> bool | None:
+def _is_same(directory: Directory, segment: str, fd: int) -> bool | None:
     """Whether *fd* is what stands at *segment*; None when the file system would not say."""
     for _ in range(2):  # twice: ESTALE passes
         try:
-            return os.path.samestat(os.stat(segment, dir_fd=directory, follow_symlinks=False), os.fstat(fd))
+            return os.path.samestat(_at.status(directory, segment), os.fstat(fd))
         except FileNotFoundError:
             return False
         except OSError:
@@ -197,7 +198,7 @@ def _is_same(directory: int, segment: str, fd: int) -> bool | None:
 
 
 @contextmanager
-def temporary_file(directory: int, mode: int, data: bytes) -> Iterator[tuple[int, str]]:
+def temporary_file(directory: Directory, mode: int, data: bytes) -> Iterator[tuple[int, str]]:
     """
     A new file with *data*, synced, under a name that no other thread or process has; gone afterwards.
 
@@ -208,7 +209,7 @@ def temporary_file(directory: int, mode: int, data: bytes) -> Iterator[tuple[int
 
 
 @contextmanager
-def _filled_file(directory: int, mode: int, fill: Fill) -> Iterator[tuple[int, str]]:
+def _filled_file(directory: Directory, mode: int, fill: Fill) -> Iterator[tuple[int, str]]:
     fd, name = _new_temporary(directory, mode)
     try:
         fill(fd)
@@ -219,11 +220,11 @@ def _filled_file(directory: int, mode: int, fill: Fill) -> Iterator[tuple[int, s
     finally:
         # A name that stays is swept.
         with suppress(OSError):
-            os.unlink(name, dir_fd=directory)
+            _at.unlink(directory, name)
         close(fd)
 
 
-def _new_temporary(directory: int, mode: int) -> tuple[int, str]:
+def _new_temporary(directory: Directory, mode: int) -> tuple[int, str]:
     # More than one try only when somebody sweeps in the moment between our open and our lock.
     for _ in range(8):
         name = _LOCKED + _unique()
@@ -238,10 +239,10 @@ def _new_temporary(directory: int, mode: int) -> tuple[int, str]:
             # No locks here: then it gets a name that no sweep touches.
             with suppress(OSError):
                 unlocked = _UNLOCKED + _unique()
-                os.rename(name, unlocked, src_dir_fd=directory, dst_dir_fd=directory)
+                _at.rename(directory, name, unlocked)
                 return fd, unlocked
         with suppress(OSError):
-            os.unlink(name, dir_fd=directory)
+            _at.unlink(directory, name)
         close(fd)
     raise FileExistsError(errno.EEXIST, "every temporary name that was tried is taken")
 
@@ -255,7 +256,7 @@ def is_temporary(segment: str) -> bool:
     return _TEMPORARY.fullmatch(segment) is not None
 
 
-def sweep(directory: int, segments: Iterable[str]) -> list[str]:
+def sweep(directory: Directory, segments: Iterable[str]) -> list[str]:
     """
     Remove those of the temporary files *segments* whose maker is gone, and return their names.
 
@@ -267,15 +268,15 @@ def sweep(directory: int, segments: Iterable[str]) -> list[str]:
     return [segment for segment in segments if segment.startswith(_LOCKED) and _sweep_one(directory, segment)]
 
 
-def _sweep_one(directory: int, segment: str) -> bool:
+def _sweep_one(directory: Directory, segment: str) -> bool:
     try:
-        fd = os.open(segment, os.O_RDWR | SAFELY, dir_fd=directory)
+        fd = _at.open_file(directory, segment, os.O_RDWR)
     except OSError:
         return False
     try:
         # Taken, not asked about: a maker between its open and its lock then finds it taken, and starts over.
         if stat.S_ISREG(os.fstat(fd).st_mode) and try_lock(fd):
-            os.unlink(segment, dir_fd=directory)
+            _at.unlink(directory, segment)
             return True
     except OSError:
         pass
@@ -284,11 +285,7 @@ def _sweep_one(directory: int, segment: str) -> bool:
     return False
 
 
-def _locks_are_proof(directory: int) -> bool:
-    try:
-        from tenure._core import filesystem_type  # noqa: PLC0415  only where something was left over
-    except ImportError:
-        return False
+def _locks_are_proof(directory: Directory) -> bool:
     with suppress(OSError):
-        return filesystem_type(directory) is not None
+        return _at.is_proof(directory)
     return False

@@ -14,16 +14,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tenure._store import _at
+from tenure._store._at import Directory, exact_mode
 from tenure._store._failures import kind_of, odd_file, too_large, unclear
-from tenure._store._kernel import close, is_locked, patience, sync_directory, sync_for_reading
+from tenure._store._kernel import close, is_locked, patience, sync_for_reading
 from tenure._store._records import MAX_SIZE_BYTES
-
-# All 0 where the platform has no such flag; `FileStore` refuses to open there, since it has no directory descriptors.
-_CLOEXEC = getattr(os, "O_CLOEXEC", 0)
-_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
-_DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _CLOEXEC
-# Non-blocking, so that a pipe planted at a name of ours cannot hang us.
-SAFELY = _NOFOLLOW | _CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 
 # What opening says of a name that is a link, a socket, or a file where a directory is needed. Source: open(2); FreeBSD
 # and its relatives say EMLINK or EFTYPE for a link.
@@ -53,30 +48,30 @@ class Tree:
         return self._below + name if name else self.root
 
     @contextmanager
-    def directory(self, segments: Sequence[str], *, make: bool = False) -> Iterator[int | None]:
+    def directory(self, segments: Sequence[str], *, make: bool = False) -> Iterator[Directory | None]:
         """
-        A descriptor of the directory at *segments* below the root, or None when it is not there.
+        The directory at *segments* below the root, open; or None when it is not there.
 
         With *make* what is missing is made, and the parent of each new directory synced.
         """
-        fd = self._open_root(make)
+        found = self._open_root(make)
         try:
             for depth, segment in enumerate(segments):
-                if fd is None:
+                if found is None:
                     break
-                parent, fd = fd, None
+                parent, found = found, None
                 try:
-                    fd = self._step(parent, segment, "/".join(segments[: depth + 1]), make)
+                    found = self._step(parent, segment, "/".join(segments[: depth + 1]), make)
                 finally:
-                    close(parent)
-            yield fd
+                    _at.close_directory(parent)
+            yield found
         finally:
-            if fd is not None:
-                close(fd)
+            if found is not None:
+                _at.close_directory(found)
 
-    def _open_root(self, make: bool) -> int | None:
+    def _open_root(self, make: bool) -> Directory | None:
         try:
-            return os.open(self.root, _DIRECTORY)
+            return _at.open_directory(self.root)
         except FileNotFoundError:
             if not make:
                 return None
@@ -84,55 +79,55 @@ class Tree:
         # with a store made beneath the empty mount point each host would have its own "only" writer.
         with suppress(FileExistsError):
             Path(self.root).mkdir(self._mode)
-        fd = os.open(self.root, _DIRECTORY)
+        found = _at.open_directory(self.root)
         try:
-            exact_mode(fd, self._mode)
-            parent = os.open(Path(self.root).resolve().parent, _DIRECTORY)
+            exact_mode(found, self._mode)
+            parent = _at.open_directory(str(Path(self.root).resolve().parent))
             try:
-                sync_directory(parent)
+                _at.sync_directory(parent)
             finally:
-                close(parent)
+                _at.close_directory(parent)
         except BaseException:
-            close(fd)
+            _at.close_directory(found)
             raise
-        return fd
+        return found
 
-    def _step(self, parent: int, segment: str, name: str, make: bool) -> int | None:
+    def _step(self, parent: Directory, segment: str, name: str, make: bool) -> Directory | None:
         try:
             return self._open_directory(parent, segment, name)
         except FileNotFoundError:
             if not make:
                 return None
         with suppress(FileExistsError):
-            os.mkdir(segment, self._mode, dir_fd=parent)
-        fd = self._open_directory(parent, segment, name)
+            _at.make_directory(parent, segment, self._mode)
+        found = self._open_directory(parent, segment, name)
         try:
-            exact_mode(fd, self._mode)
+            exact_mode(found, self._mode)
             # Also when somebody else made it just now: they may not have got as far as this.
-            sync_directory(parent)
+            _at.sync_directory(parent)
         except BaseException:
-            close(fd)
+            _at.close_directory(found)
             raise
-        return fd
+        return found
 
-    def _open_directory(self, parent: int, segment: str, name: str) -> int:
+    def _open_directory(self, parent: Directory, segment: str, name: str) -> Directory:
         try:
-            return os.open(segment, _DIRECTORY | _NOFOLLOW, dir_fd=parent)
+            return _at.open_directory(segment, parent)
         except OSError as exc:
             self._raise_if_odd(exc, parent, segment, name)
             raise
 
-    def _raise_if_odd(self, cause: OSError, directory: int, segment: str, name: str) -> None:
+    def _raise_if_odd(self, cause: OSError, directory: Directory, segment: str, name: str) -> None:
         """Raise the clear error if *cause* came from something at *name* that is not ours; else return."""
         if cause.errno in _ODD:
             mode = kind_of(directory, segment)
             if mode is not None:
                 raise odd_file(mode, self.path_of(name)) from cause
 
-    def open(self, directory: int, segment: str, name: str, flags: int, mode: int = 0) -> int:
+    def open(self, directory: Directory, segment: str, name: str, flags: int, mode: int = 0) -> int:
         """The regular file at *segment* of *directory*, which is *name* in messages. Nothing else is opened."""
         try:
-            fd = os.open(segment, flags | SAFELY, mode, dir_fd=directory)
+            fd = _at.open_file(directory, segment, flags, mode)
         except OSError as exc:
             self._raise_if_odd(exc, directory, segment, name)
             raise
@@ -144,7 +139,9 @@ class Tree:
             exact_mode(fd, mode)
         return fd
 
-    def read(self, directory: int, segment: str, name: str, *, durable: bool, settle: bool = False) -> bytes | None:
+    def read(
+        self, directory: Directory, segment: str, name: str, *, durable: bool, settle: bool = False
+    ) -> bytes | None:
         """
         The whole record at *segment* of *directory*, or None. *name* is its key, for messages.
 
@@ -152,7 +149,7 @@ class Tree:
         filling the file in place gets a moment to finish.
         """
         try:
-            fd = self.open(directory, segment, name, os.O_RDONLY)
+            fd = self.open(directory, segment, name, _at.TO_SYNC if durable else os.O_RDONLY)
         except FileNotFoundError:
             return None
         try:
@@ -163,7 +160,7 @@ class Tree:
                 raise too_large(max(os.fstat(fd).st_size, len(data)), MAX_SIZE_BYTES, self.path_of(name))
             if durable:
                 sync_for_reading(fd)
-                sync_for_reading(directory)
+                _at.sync_directory_for_reading(directory)
             return data
         finally:
             close(fd)
@@ -186,22 +183,9 @@ def _read_bounded(fd: int) -> bytes:
     return b"".join(pieces)
 
 
-def exact_mode(fd: int, mode: int) -> None:
-    """
-    Give *fd* exactly *mode*, whatever the umask took away; a set-group-id bit inherited from the parent stays.
-
-    The default modes pass any sane umask and cost nothing here; a store shared by a group needs what it asked for.
-    """
-    current = stat.S_IMODE(os.fstat(fd).st_mode)
-    if current & 0o7777 & ~stat.S_ISGID != mode & ~stat.S_ISGID and hasattr(os, "fchmod"):
-        # Refused by file systems that keep no modes, and for a directory that another user made just now.
-        with suppress(OSError):
-            os.fchmod(fd, mode | (current & stat.S_ISGID))
-
-
-def create_exclusively(directory: int, segment: str, mode: int) -> int:
+def create_exclusively(directory: Directory, segment: str, mode: int) -> int:
     """A new file, open for reading and writing. Raises FileExistsError for anything at that name, a dangling link too."""
-    fd = os.open(segment, os.O_RDWR | os.O_CREAT | os.O_EXCL | SAFELY, mode, dir_fd=directory)
+    fd = _at.open_file(directory, segment, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
     try:
         exact_mode(fd, mode)
     except BaseException:
@@ -216,8 +200,8 @@ def write_all(fd: int, data: bytes) -> None:
         rest = rest[os.write(fd, rest) :]
 
 
-def remove(directory: int, segment: str) -> None:
+def remove(directory: Directory, segment: str) -> None:
     """Unlink and sync. Already gone is what was wanted."""
     with suppress(FileNotFoundError), unclear():
-        os.unlink(segment, dir_fd=directory)
-        sync_directory(directory)
+        _at.unlink(directory, segment)
+        _at.sync_directory(directory)

@@ -4,9 +4,6 @@ use pyo3::exceptions::{PyOSError, PyProcessLookupError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyString};
-use std::ffi::CString;
-use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tenure_identity::{Capabilities, Error, Evidence, Host, Identity, Judgement, Malformed, Observer, Reason, Waited};
 
@@ -62,9 +59,10 @@ fn capabilities(names: &[String]) -> PyResult<Capabilities> {
             "pidfs" => named.pidfs = true,
             "pidfd" => named.pidfd = true,
             "proc" => named.proc = true,
+            "unique_id" => named.unique_id = true,
             other => {
                 return Err(PyValueError::new_err(format!(
-                    "not a capability: {other:?}. They are 'handle', 'pidfs', 'pidfd' and 'proc'"
+                    "not a capability: {other:?}. They are 'handle', 'pidfs', 'pidfd', 'proc' and 'unique_id'"
                 )));
             }
         }
@@ -119,11 +117,6 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Record<'py> {
     }
 }
 
-/// A path as system calls take it.
-pub(crate) fn c_string(path: PathBuf) -> PyResult<CString> {
-    Ok(CString::new(path.into_os_string().into_vec())?)
-}
-
 /// The Python exception for a system error, with its number. PyO3's own conversion keeps the text alone.
 pub(crate) fn raise_os(error: &std::io::Error) -> PyErr {
     match error.raw_os_error() {
@@ -131,7 +124,12 @@ pub(crate) fn raise_os(error: &std::io::Error) -> PyErr {
         Some(number) => {
             let text = error.to_string();
             let words = text.split(" (os error").next().unwrap_or_default().to_owned();
-            PyOSError::new_err((number, words))
+            if cfg!(windows) {
+                // Windows' numbers have a place of their own; Python finds the one of the C library that fits.
+                PyOSError::new_err((0, words, None::<String>, number))
+            } else {
+                PyOSError::new_err((number, words))
+            }
         }
         None => PyOSError::new_err(error.to_string()),
     }

@@ -2,10 +2,9 @@
 
 use pyo3::exceptions::PyFileNotFoundError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 use std::path::PathBuf;
 use std::time::Duration;
-use tenure_hold::{Hold, Parts, Record, Standing};
+use tenure_hold::{Descriptor, Hold, Parts, Record, Standing};
 
 use crate::convert::{self, raise_os};
 use crate::identity::ProcessIdentity;
@@ -34,7 +33,7 @@ impl LocalHold {
         digits_at: usize,
         interval: f64,
         holder: &Bound<'_, ProcessIdentity>,
-        lifeline: Option<i32>,
+        lifeline: Option<Descriptor>,
     ) -> PyResult<Self> {
         let hold = Hold::new(Parts {
             directory: &directory,
@@ -88,20 +87,6 @@ impl LocalHold {
     fn stop(&self, py: Python<'_>, release: bool) -> bool {
         py.detach(|| self.hold.stop(release))
     }
-}
-
-/// The highest claim and its heartbeat.
-#[pyfunction]
-pub(crate) fn glance<'py>(
-    py: Python<'py>,
-    root: PathBuf,
-    claims: &str,
-    beats: &str,
-    most: usize,
-) -> PyResult<(u64, Bound<'py, PyBytes>, Bound<'py, PyBytes>, i64)> {
-    let root = convert::c_string(root)?;
-    let seen = py.detach(|| tenure_hold::glance(&root, claims, beats, most)).map_err(|error| raise_os(&error))?;
-    Ok((seen.fence, PyBytes::new(py, &seen.claim), PyBytes::new(py, &seen.beat), seen.stamp))
 }
 
 /// The highest fence that a file in a directory is named by; 0 if there is none.

@@ -153,7 +153,13 @@ pub(crate) fn judge_many(
 #[pyfunction]
 pub(crate) fn capabilities(py: Python<'_>) -> PyResult<Bound<'_, PyFrozenSet>> {
     let has = Observer::new(None, None, Capabilities::default()).map_err(|error| raise(&error))?.capabilities();
-    let named = [("handle", has.handle), ("pidfs", has.pidfs), ("pidfd", has.pidfd), ("proc", has.proc)];
+    let named = [
+        ("handle", has.handle),
+        ("pidfs", has.pidfs),
+        ("pidfd", has.pidfd),
+        ("proc", has.proc),
+        ("unique_id", has.unique_id),
+    ];
     PyFrozenSet::new(py, named.iter().filter(|(_, has)| *has).map(|(name, _)| *name))
 }
 

@@ -1,6 +1,6 @@
 //! `Watch` and `WatchSet`.
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator};
 use std::collections::HashMap;
@@ -175,7 +175,10 @@ impl WatchSet {
     }
 
     fn fileno(&self) -> PyResult<i32> {
-        self.with(|members| Ok(members.set.descriptor()))
+        self.with(|members| match members.set.descriptor() {
+            fd if fd >= 0 => Ok(fd),
+            _ => Err(PyOSError::new_err("this system has no descriptor that turns readable at an end")),
+        })
     }
 
     fn close(&self) {

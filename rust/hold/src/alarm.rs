@@ -11,7 +11,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::pulse::{Shared, block_signals, lock};
+use crate::pulse::{Shared, lock};
+use crate::system;
 
 /// When a pulse is to start, and a number that no other one has.
 pub(crate) type Due = (Instant, u64);
@@ -43,7 +44,7 @@ pub(crate) fn set(hold: Arc<Shared>, pause: Duration) -> io::Result<Option<Due>>
     if !calendar.runs {
         let thread = thread::Builder::new().name("tenure-alarm".to_owned()).stack_size(128 * 1024);
         thread.spawn(|| {
-            block_signals();
+            system::block_signals();
             alarm.run();
         })?;
         calendar.runs = true;

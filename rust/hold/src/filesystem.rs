@@ -1,6 +1,9 @@
-//! Whose file system it is, and the rename that replaces nothing.
+//! Whose file system it is, the rename that replaces nothing, and one sync for many files.
 
 use std::io;
+
+#[cfg(any(target_os = "linux", target_vendor = "apple"))]
+use crate::system::borrow;
 
 /// File systems that one kernel alone manages, so that its locks and inode numbers are the truth.
 ///
@@ -30,11 +33,29 @@ pub fn filesystem_type(fd: i32) -> io::Result<Option<&'static str>> {
     Ok(LOCAL.iter().find(|&&(number, _)| number == found).map(|&(_, name)| name))
 }
 
+/// The name of a file system whose locks this kernel alone manages; `None` for every other and for the unknown.
+///
+/// # Errors
+/// Those of fstatfs(2).
+#[cfg(target_os = "macos")]
+pub fn filesystem_type(fd: i32) -> io::Result<Option<&'static str>> {
+    let found = rustix::fs::fstatfs(borrow(fd)?)?;
+    let name: Vec<u8> = found.f_fstypename.iter().map(|&byte| byte as u8).collect();
+    Ok(local_to_macos(&name, found.f_flags & libc::MNT_LOCAL as u32 != 0))
+}
+
+/// By name, and by the kernel's word that no network is behind it: a file system of users' own may take any name.
+#[cfg(any(target_os = "macos", test))]
+fn local_to_macos(name: &[u8], is_local: bool) -> Option<&'static str> {
+    let name = name.split(|&byte| byte == 0).next()?;
+    ["apfs", "hfs"].into_iter().find(|known| is_local && known.as_bytes() == name)
+}
+
 /// Not known on this system, so no lock is believed.
 ///
 /// # Errors
 /// Never.
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
 pub fn filesystem_type(_fd: i32) -> io::Result<Option<&'static str>> {
     Ok(None)
 }
@@ -71,26 +92,24 @@ pub fn sync_filesystem(fd: i32) -> io::Result<()> {
 ///
 /// # Errors
 /// Never: that call reports none.
-#[cfg(all(unix, not(target_os = "linux")))]
+#[cfg(not(target_os = "linux"))]
 pub fn sync_filesystem(_fd: i32) -> io::Result<()> {
     rustix::fs::sync();
     Ok(())
 }
 
-/// There is no such call here.
-///
-/// # Errors
-/// Always `Unsupported`.
-#[cfg(not(unix))]
-pub fn sync_filesystem(_fd: i32) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-#[cfg(unix)]
-fn borrow<'fd>(fd: i32) -> io::Result<std::os::fd::BorrowedFd<'fd>> {
-    if fd < 0 {
-        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    #[test]
+    fn of_macos_file_systems_only_the_local_ones_with_lasting_inodes_are_believed() {
+        let padded = |name: &[u8]| [name, &[0; 12]].concat();
+        assert_eq!(local_to_macos(&padded(b"apfs"), true), Some("apfs"));
+        assert_eq!(local_to_macos(b"hfs", true), Some("hfs"));
+        assert_eq!(local_to_macos(&padded(b"apfs"), false), None);
+        for other in [&b""[..], b"apfs2", b"smbfs", b"nfs", b"macfuse", b"webdav", b"msdos"] {
+            assert_eq!(local_to_macos(&padded(other), true), None);
+        }
     }
-    // SAFETY: not -1, and used for one system call, to which a descriptor that is not open is an EBADF.
-    Ok(unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) })
 }

@@ -8,7 +8,8 @@ use rustix::fs::{Mode, OFlags, fstat};
 use rustix::io::Errno;
 
 use crate::below::{directory_below, open, read};
-use crate::standing::highest_in;
+use crate::standing::highest_of;
+use crate::system::each_name_in;
 
 /// The highest claim and its heartbeat. Fence 0: there is no claim.
 #[derive(Default)]
@@ -29,7 +30,7 @@ pub struct Glance {
 /// Those of the system calls; `EFBIG` for a claim of more than `most` bytes, `EINVAL` for what is no regular file.
 pub fn glance(root: &CStr, claims: &str, beats: &str, most: usize) -> io::Result<Glance> {
     let directory = directory_below(root, claims)?;
-    let fence = highest_in(&directory)?;
+    let fence = highest_of(|see| each_name_in(&directory, see))?;
     if fence == 0 {
         return Ok(Glance::default());
     }

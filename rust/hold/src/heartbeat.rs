@@ -1,13 +1,9 @@
 //! The heartbeat's file: opened for each beat, known again by device and inode, written in place.
 
-use std::ffi::CString;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{CWD, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, fstat, futimens, openat};
-use rustix::io::pwrite;
+use crate::system::{self, FileId, Name};
 
 /// The two texts a heartbeat can hold, of one length, with a 20-digit counter at one place.
 #[derive(Clone, Debug)]
@@ -49,17 +45,16 @@ impl Record {
 }
 
 pub(crate) struct Heartbeat {
-    file: CString,
-    device: u64,
-    inode: u64,
+    file: Name,
+    id: FileId,
     record: Record,
 }
 
 impl Heartbeat {
     pub(crate) fn new(file: &Path, record: Record) -> io::Result<Self> {
-        let file = CString::new(file.as_os_str().as_bytes())?;
-        let status = fstat(open(&file)?)?;
-        Ok(Self { file, device: status.st_dev, inode: status.st_ino, record })
+        let file = system::name(file)?;
+        let (_, id) = system::open(&file)?;
+        Ok(Self { file, id, record })
     }
 
     pub(crate) fn write_next(&mut self) -> io::Result<()> {
@@ -67,9 +62,7 @@ impl Heartbeat {
         match self.write(&self.record.held) {
             // A file system that writes elsewhere (btrfs, or a snapshot below) needs room even for a byte that is
             // already there. Its time stamp does not, and moves as well.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT)) => {
-                Ok(futimens(self.open()?, &NOW)?)
-            }
+            Err(error) if system::is_full(&error) => system::touch(&self.open()?),
             written => written,
         }
     }
@@ -80,31 +73,20 @@ impl Heartbeat {
     }
 
     fn write(&self, text: &[u8]) -> io::Result<()> {
-        match pwrite(self.open()?, text, 0)? {
+        match system::write_at_start(&self.open()?, text)? {
             written if written == text.len() => Ok(()),
             _ => Err(io::ErrorKind::WriteZero.into()),
         }
     }
 
-    fn open(&self) -> io::Result<OwnedFd> {
-        let file = open(&self.file)?;
-        let status = fstat(&file)?;
-        if (status.st_dev, status.st_ino) != (self.device, self.inode) {
+    fn open(&self) -> io::Result<system::Opened> {
+        let (file, id) = system::open(&self.file)?;
+        if id != self.id {
             // Somebody has moved ours away. What is there now is not ours to write to.
             return Err(io::Error::new(io::ErrorKind::NotFound, "the heartbeat has been replaced"));
         }
         Ok(file)
     }
-}
-
-const NOW: Timestamps = Timestamps {
-    last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ },
-    last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW as _ },
-};
-
-fn open(path: &CString) -> io::Result<OwnedFd> {
-    let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    Ok(openat(CWD, &**path, flags, Mode::empty())?)
 }
 
 #[cfg(test)]

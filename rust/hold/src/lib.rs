@@ -9,20 +9,38 @@
 //! alone manages a file system, and a rename that replaces nothing.
 
 mod alarm;
+#[cfg(unix)]
 mod below;
 mod changes;
+#[cfg(unix)]
 mod filesystem;
+#[cfg(unix)]
 mod glance;
 mod heartbeat;
+#[cfg(unix)]
 mod lifeline;
 mod pulse;
 mod standing;
+// Descriptors or handles: chosen here and nowhere else. What differs between systems with descriptors, in their files.
+#[cfg_attr(unix, path = "posix.rs")]
+#[cfg_attr(windows, path = "windows/mod.rs")]
+mod system;
 
+#[cfg(unix)]
 pub use below::{open_below, read_below, unlink_below};
 pub use changes::Changes;
+#[cfg(unix)]
 pub use filesystem::{filesystem_type, rename_noreplace, sync_filesystem};
+#[cfg(unix)]
 pub use glance::{Glance, glance};
 pub use heartbeat::Record;
+#[cfg(unix)]
 pub use lifeline::{lifeline_held, lifeline_lock};
 pub use pulse::{Hold, Parts};
 pub use standing::{Standing, highest_fence};
+pub use system::Descriptor;
+#[cfg(windows)]
+pub use system::{
+    Opening, PinnedDirectory, filesystem_type, lifeline_held, lifeline_lock, lifeline_unlock, open_shared,
+    rename_noreplace, rename_over,
+};

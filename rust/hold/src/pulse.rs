@@ -6,19 +6,18 @@
 //! parent's locks are not touched in the child. It starts with the first beat; a hold that ends before has none.
 
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::fstat;
 use tenure_identity::{Capabilities, Identity, Observer};
 
 use crate::alarm;
 use crate::heartbeat::{Heartbeat, Record};
 use crate::standing::{Claims, Standing};
+use crate::system::{self, Descriptor, FileId};
 
 /// How long `stop` waits for a beat that is under way. Only a file system that hangs takes longer, and then the thread
 /// finishes by itself, later.
@@ -29,8 +28,8 @@ pub struct Hold {
     shared: Arc<Shared>,
     claims: Mutex<Claims>,
     holder: Identity,
-    /// Descriptor, device and inode.
-    lifeline: Option<(i32, u64, u64)>,
+    /// Its descriptor, and which file that is.
+    lifeline: Option<(Descriptor, FileId)>,
     process: u32,
 }
 
@@ -55,7 +54,7 @@ pub struct Parts<'a> {
     /// Who we are, by our claim.
     pub holder: Identity,
     /// The lifeline's descriptor, if there is one; it stays its owner's.
-    pub lifeline: Option<i32>,
+    pub lifeline: Option<Descriptor>,
 }
 
 pub(crate) struct Shared {
@@ -92,7 +91,7 @@ impl Hold {
     /// The claim or the heartbeat is not there, or a path holds a NUL.
     pub fn new(parts: Parts<'_>) -> io::Result<Self> {
         let claims = Claims::new(parts.directory, parts.claim, parts.claimed, parts.successor, parts.fence)?;
-        let lifeline = parts.lifeline.map(|fd| status(fd).map(|(device, inode)| (fd, device, inode))).transpose()?;
+        let lifeline = parts.lifeline.map(|fd| system::id_of_open(fd).map(|id| (fd, id))).transpose()?;
         Ok(Self {
             shared: Arc::new(Shared {
                 interval: parts.interval,
@@ -127,8 +126,8 @@ impl Hold {
         if standing != Standing::Current {
             return Ok(standing);
         }
-        if let Some((fd, device, inode)) = self.lifeline
-            && status(fd).ok() != Some((device, inode))
+        if let Some((fd, id)) = self.lifeline
+            && system::id_of_open(fd).ok() != Some(id)
         {
             return Ok(Standing::Replaced);
         }
@@ -241,7 +240,7 @@ impl Shared {
         let shared = Arc::clone(self);
         let thread = thread::Builder::new().name("tenure-pulse".to_owned()).stack_size(128 * 1024);
         thread.spawn(move || {
-            block_signals();
+            system::block_signals();
             shared.run();
         })?;
         Ok(())
@@ -305,24 +304,4 @@ impl Shared {
 
 fn another_process() -> io::Error {
     io::Error::other("the hold belongs to the process that took it")
-}
-
-fn status(fd: i32) -> io::Result<(u64, u64)> {
-    if fd < 0 {
-        return Err(io::Error::from_raw_os_error(libc::EBADF));
-    }
-    // SAFETY: not -1, and used for one call, to which a descriptor that is not open is an EBADF.
-    let status = fstat(unsafe { BorrowedFd::borrow_raw(fd) })?;
-    Ok((status.st_dev, status.st_ino))
-}
-
-/// Keeps the process's signals away from this thread, or the handlers of the program would run on its small stack.
-pub(crate) fn block_signals() {
-    #[cfg(unix)]
-    // SAFETY: both calls write to and read from a set that outlives them.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
-    }
 }

@@ -1,16 +1,9 @@
 //! Where our claim stands among all claims.
 
-use std::ffi::CString;
-use std::io::{self, Read};
-#[cfg(target_os = "linux")]
-use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
+use std::io;
 use std::path::Path;
 
-use rustix::fs::{CWD, Mode, OFlags, Stat, openat, stat};
-use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
+use crate::system::{self, FileId, Name, Stamp};
 
 /// The answer of the store to "am I still the current one?".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,39 +20,28 @@ pub enum Standing {
 
 #[derive(Clone)]
 pub(crate) struct Claims {
-    directory: CString,
-    own: CString,
-    device: u64,
-    inode: u64,
+    directory: Name,
+    own: Name,
+    id: FileId,
     /// What our claim says. An inode is given out again as soon as its file is deleted.
     record: Vec<u8>,
-    successor: CString,
+    successor: Name,
     fence: u64,
     /// The directory's time stamps when it was last read whole, where they can be trusted.
     read_at: Option<Stamp>,
-}
-
-/// Both, since a rename over a name moves the one and a restored backup may set the other.
-type Stamp = (i64, u64, i64, u64);
-
-fn stamp(status: &Stat) -> Stamp {
-    (status.st_mtime, status.st_mtime_nsec, status.st_ctime, status.st_ctime_nsec)
 }
 
 impl Claims {
     /// `own` is our claim, which must be there, in `directory`, and says `record`; `successor` is the name of the next
     /// fence's claim.
     pub(crate) fn new(directory: &Path, own: &Path, record: &[u8], successor: &Path, fence: u64) -> io::Result<Self> {
-        let path = |path: &Path| CString::new(path.as_os_str().as_bytes());
-        let own = path(own)?;
-        let status = stat(&*own)?;
+        let own = system::name(own)?;
         Ok(Self {
-            directory: path(directory)?,
+            directory: system::name(directory)?,
+            id: system::id_of(&own)?,
             own,
-            device: status.st_dev,
-            inode: status.st_ino,
             record: record.to_vec(),
-            successor: path(successor)?,
+            successor: system::name(successor)?,
             fence,
             read_at: None,
         })
@@ -67,11 +49,7 @@ impl Claims {
 
     /// Whether the next higher claim is there. One call, for the pulse; `standing` asks for every higher one.
     pub(crate) fn successor_exists(&self) -> io::Result<bool> {
-        match stat(&*self.successor) {
-            Ok(_) => Ok(true),
-            Err(Errno::NOENT) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        system::exists(&self.successor)
     }
 
     /// Whether any higher claim is there.
@@ -81,41 +59,30 @@ impl Claims {
 
     /// Asks anew. Three calls of stat(2), as long as nobody changes the directory.
     pub(crate) fn standing(&mut self) -> io::Result<Standing> {
-        match stat(&*self.own) {
-            Ok(status) if (status.st_dev, status.st_ino) == (self.device, self.inode) => {}
+        match system::id_of(&self.own) {
+            Ok(id) if id == self.id => {}
             Ok(_) => return Ok(Standing::Replaced),
-            Err(Errno::NOENT) => {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 // Collected, or deleted. A higher one is proof of loss in either case.
                 let highest = self.highest()?;
                 return Ok(if highest > self.fence { Standing::Above(highest) } else { Standing::Missing });
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         }
         if self.successor_exists()? {
             return Ok(Standing::Above(self.fence + 1));
         }
         // A gap above us is possible: people delete lock files, and the counter has other witnesses than the claims.
-        let before = stamp(&stat(&*self.directory)?);
+        let before = Stamp::of(&self.directory)?;
         if self.read_at == Some(before) {
             return Ok(Standing::Current);
         }
-        if !self.has_our_words()? {
+        if system::read(&self.own, self.record.len() + 1)? != self.record {
             return Ok(Standing::Replaced);
         }
         let highest = self.highest()?;
-        // A name that appears in the same tick of the file system's clock as our reading would not show. So a stamp
-        // is trusted only once it has aged, as version control does with files that were changed just now.
-        let now = clock_gettime(ClockId::Realtime);
-        self.read_at = (before.0.max(before.2).saturating_add(2) < now.tv_sec).then_some(before);
+        self.read_at = before.has_aged().then_some(before);
         Ok(if highest > self.fence { Standing::Above(highest) } else { Standing::Current })
-    }
-
-    fn has_our_words(&self) -> io::Result<bool> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = std::fs::File::from(openat(CWD, &*self.own, flags, Mode::empty())?);
-        let mut found = Vec::with_capacity(self.record.len() + 1);
-        file.take(self.record.len() as u64 + 1).read_to_end(&mut found)?;
-        Ok(found == self.record)
     }
 
     fn highest(&self) -> io::Result<u64> {
@@ -128,37 +95,18 @@ impl Claims {
 /// # Errors
 /// The directory cannot be read, or its last component is a link.
 pub fn highest_fence(directory: &Path) -> io::Result<u64> {
-    highest(&CString::new(directory.as_os_str().as_bytes())?)
+    highest(&system::name(directory)?)
 }
 
-fn highest(directory: &CString) -> io::Result<u64> {
-    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    highest_in(&openat(CWD, &**directory, flags, Mode::empty())?)
+fn highest(directory: &Name) -> io::Result<u64> {
+    highest_of(|see| system::each_name(directory, see))
 }
 
-pub(crate) fn highest_in(directory: &OwnedFd) -> io::Result<u64> {
+/// The highest fence among the names that `names` has seen.
+pub(crate) fn highest_of(names: impl FnOnce(&mut dyn FnMut(&[u8])) -> io::Result<()>) -> io::Result<u64> {
     let mut highest = 0;
-    each_name(directory, |name| highest = highest.max(fence_of(name).unwrap_or(0)))?;
+    names(&mut |name| highest = highest.max(fence_of(name).unwrap_or(0)))?;
     Ok(highest)
-}
-
-/// Without an allocation for each name: a directory may hold the claims of years.
-#[cfg(target_os = "linux")]
-fn each_name(directory: &OwnedFd, mut see: impl FnMut(&[u8])) -> io::Result<()> {
-    let mut buffer = [MaybeUninit::uninit(); 32 * 1024];
-    let mut entries = rustix::fs::RawDir::new(directory, &mut buffer);
-    while let Some(entry) = entries.next() {
-        see(entry?.file_name().to_bytes());
-    }
-    Ok(())
-}
-
-#[cfg(not(target_os = "linux"))]
-fn each_name(directory: &OwnedFd, mut see: impl FnMut(&[u8])) -> io::Result<()> {
-    for entry in rustix::fs::Dir::read_from(directory)? {
-        see(entry?.file_name().to_bytes());
-    }
-    Ok(())
 }
 
 /// A claim is named by its fence in 20 digits, and by nothing else.

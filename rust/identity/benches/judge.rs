@@ -33,7 +33,7 @@ impl Drop for Crowd {
     }
 }
 
-const NOTHING: Capabilities = Capabilities { handle: false, pidfs: false, pidfd: false, proc: false };
+const NOTHING: Capabilities = Capabilities { handle: false, pidfs: false, pidfd: false, proc: false, unique_id: false };
 
 fn observer(without: Capabilities) -> Observer<'static> {
     Observer::new(None, None, without).expect("this process can be identified")

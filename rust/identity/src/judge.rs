@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 
 use crate::record::{Host, Identity};
-use crate::sys::{self, Environment};
+use crate::sys::{self, Environment, Rules};
 use crate::verdict::{Evidence, Judgement, Reason};
 use crate::{Capabilities, Error};
 
@@ -99,14 +99,25 @@ pub(crate) enum Asked {
 }
 
 pub(crate) fn ask(record: &Identity, me: &Observer<'_>) -> Asked {
+    ask_by(sys::RULES, record, &me.env.me, me.host, me.host_is_unique)
+}
+
+/// By the rules of any system, so that those of others are tested too.
+#[inline(always)]
+pub(crate) fn ask_by(
+    rules: Rules,
+    record: &Identity,
+    own: &Identity,
+    host: Option<&Host>,
+    host_is_unique: bool,
+) -> Asked {
     use Evidence::Record;
-    let own = &me.env.me;
     let nobody = |judgement| Asked::Nobody(judgement);
     // Row 1: a number that this system never gives out.
-    if !sys::plausible_pid(record.pid) {
+    if !(rules.plausible_pid)(record.pid) {
         return nobody(Judgement::unknown(Reason::Malformed, Record).with_detail("pid: not one of this system's"));
     }
-    if !sys::KNOWN {
+    if !rules.known {
         return nobody(Judgement::unknown(Reason::UnsupportedPlatform, Evidence::None));
     }
     // Row 2.
@@ -114,7 +125,7 @@ pub(crate) fn ask(record: &Identity, me: &Observer<'_>) -> Asked {
         return nobody(Judgement::unknown(Reason::OtherOs, Record));
     }
     // Row 3. An absent host is no evidence either way: containers often have no machine id.
-    let same_host = match (&record.host, me.host) {
+    let same_host = match (&record.host, host) {
         (Some(theirs), Some(ours)) if theirs != ours => return nobody(Judgement::unknown(Reason::OtherHost, Record)),
         (Some(theirs), Some(_)) => Some(theirs),
         _ => None,
@@ -123,7 +134,7 @@ pub(crate) fn ask(record: &Identity, me: &Observer<'_>) -> Asked {
     // vouches for the host id can tell.
     match (&record.boot, &own.boot) {
         (Some(theirs), Some(ours)) if theirs != ours => {
-            let vouched = me.host_is_unique && same_host.is_some_and(|host| host.set_by_operator);
+            let vouched = host_is_unique && same_host.is_some_and(|host| host.set_by_operator);
             return nobody(if vouched {
                 Judgement::gone(Reason::Rebooted, Record)
             } else {
@@ -137,7 +148,7 @@ pub(crate) fn ask(record: &Identity, me: &Observer<'_>) -> Asked {
     if record.nonce.is_some() && record.nonce == own.nonce && record.pid == own.pid {
         return nobody(Judgement::alive(Reason::Itself, Record));
     }
-    if sys::HAS_PID_NAMESPACES {
+    if rules.has_pid_namespaces {
         // Rows 7 to 12.
         match (&record.ns, &own.ns) {
             (Some(theirs), Some(ours)) if theirs != ours => return Asked::ByHandle,

@@ -40,6 +40,8 @@ pub struct Capabilities {
     pub pidfd: bool,
     /// There is a /proc, and it shows our own pid namespace.
     pub proc: bool,
+    /// The kernel tells a never-reused number of each process that is no pidfs inode (Windows, macOS).
+    pub unique_id: bool,
 }
 
 impl Capabilities {
@@ -51,6 +53,7 @@ impl Capabilities {
             pidfs: self.pidfs && !off.pidfs,
             pidfd: self.pidfd && !off.pidfd,
             proc: self.proc && !off.proc,
+            unique_id: self.unique_id && !off.unique_id,
         }
     }
 }

@@ -83,9 +83,9 @@ slugs! {
         ForeignOrMissingProc = "foreign_or_missing_proc",
         /// Our own time namespace's offset cannot be known.
         TimeNamespace = "time_namespace",
-        /// /proc does not show the process, yet the kernel does not deny it.
+        /// The system does not show us the process, yet the kernel does not deny it.
         Hidden = "hidden",
-        /// A process of that number and start time runs (10 ms resolution).
+        /// A process of that number and start time runs (10 ms resolution on Linux).
         SameStartTime = "same_start_time",
         /// Its main thread has exited, others run.
         LeaderExited = "leader_exited",
@@ -107,8 +107,16 @@ slugs! {
         Pidfd = "pidfd",
         /// /proc/PID/stat alone.
         Proc = "proc",
+        /// The kernel's word about a number, with the never-reused id of who has it (macOS).
+        ProcInfo = "proc_info",
+        /// The system's table of processes.
+        ProcessTable = "process_table",
         /// A number that the kernel does not know.
         Getpgid = "getpgid",
+        /// A handle of the process, and the never-reused number that the kernel gives it (Windows).
+        UniqueId = "unique_id",
+        /// A handle of the process, with the time of its creation where processes must be told apart (Windows).
+        ProcessHandle = "process_handle",
         /// Nothing could be asked.
         None = "none",
     }

@@ -9,10 +9,10 @@ use tenure_identity::{
 
 /// The levels of evidence, from this kernel's own down to /proc alone.
 const LEVELS: [Capabilities; 4] = [
-    Capabilities { handle: false, pidfs: false, pidfd: false, proc: false },
-    Capabilities { handle: true, pidfs: false, pidfd: false, proc: false },
-    Capabilities { handle: true, pidfs: true, pidfd: false, proc: false },
-    Capabilities { handle: true, pidfs: true, pidfd: true, proc: false },
+    Capabilities { handle: false, pidfs: false, pidfd: false, proc: false, unique_id: false },
+    Capabilities { handle: true, pidfs: false, pidfd: false, proc: false, unique_id: false },
+    Capabilities { handle: true, pidfs: true, pidfd: false, proc: false, unique_id: false },
+    Capabilities { handle: true, pidfs: true, pidfd: true, proc: false, unique_id: false },
 ];
 
 fn sleeper() -> Child {

@@ -2,12 +2,10 @@
 //!
 //! | name | what a system's file must give |
 //! |---|---|
-//! | `KNOWN` | whether anything can be told on this system |
-//! | `HAS_PID_NAMESPACES` | whether a number means something only inside a namespace |
+//! | `RULES` | what decides about a record before the kernel is asked |
 //! | `Environment` | `me`, `has`, `host_is_unique`, and whatever its own functions need |
 //! | `environment()` | the calling process's, captured once, anew after a fork |
 //! | `prepare()` | what must be done before a process forks, once |
-//! | `plausible_pid(pid)` | whether the system could have given out this number |
 //! | `identify(pid, ..)` | start time and unique id of another process |
 //! | `is_current(record, ..)` | whether the calling process still is the one of `record`, asked anew |
 //! | `is_unchanged(..)` | a quick yes to the same about the environment's own identity, or "ask in full" |
@@ -24,14 +22,35 @@ use crate::Error;
 use crate::record::Host;
 
 #[cfg_attr(target_os = "linux", path = "linux/mod.rs")]
-#[cfg_attr(not(target_os = "linux"), path = "unsupported.rs")]
+#[cfg_attr(target_os = "macos", path = "macos/mod.rs")]
+#[cfg_attr(windows, path = "windows/mod.rs")]
+#[cfg_attr(not(any(target_os = "linux", target_os = "macos", windows)), path = "unsupported.rs")]
 mod system;
 
+// What a system's answers mean is pure, and tested everywhere on forged ones: few people have every system at hand.
+#[cfg(all(test, not(target_os = "macos")))]
+#[path = "macos/decide.rs"]
+mod macos;
+#[cfg(all(test, not(windows)))]
+#[path = "windows/decide.rs"]
+mod windows;
+
 pub(crate) use system::{
-    Environment, HAS_PID_NAMESPACES, KNOWN, Pin, PinSet, by_handle, by_pid, by_pid_many, environment, identify,
-    is_current, is_unchanged, plausible_pid, prepare,
+    Environment, Pin, PinSet, RULES, by_handle, by_pid, by_pid_many, environment, identify, is_current, is_unchanged,
+    prepare,
 };
 pub use system::{awake_ns, boottime_ns};
+
+/// What differs between systems before the kernel is asked.
+#[derive(Clone, Copy)]
+pub(crate) struct Rules {
+    /// Whether anything can be told on this system.
+    pub(crate) known: bool,
+    /// Whether a number means something only inside a namespace.
+    pub(crate) has_pid_namespaces: bool,
+    /// Whether the system could have given out this number.
+    pub(crate) plausible_pid: fn(u32) -> bool,
+}
 
 /// What the operator says about this host in the environment: `TENURE_HOST_ID`, and `TENURE_HOST_ID_IS_UNIQUE` (`1`).
 ///

@@ -3,13 +3,12 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use super::Waited;
+use super::{Rules, Waited};
 use crate::record::Identity;
 use crate::verdict::{Evidence, Judgement, Reason};
 use crate::{Capabilities, Error};
 
-pub(crate) const KNOWN: bool = false;
-pub(crate) const HAS_PID_NAMESPACES: bool = false;
+pub(crate) const RULES: Rules = Rules { known: false, has_pid_namespaces: false, plausible_pid: |_pid| true };
 
 pub(crate) struct Environment {
     pub(crate) me: Identity,
@@ -40,10 +39,6 @@ pub(crate) fn environment() -> Result<&'static Environment, Error> {
 }
 
 pub(crate) fn prepare() {}
-
-pub(crate) fn plausible_pid(_pid: u32) -> bool {
-    true
-}
 
 pub(crate) fn identify(_pid: u32, _env: &Environment, _has: Capabilities) -> Result<(Option<u64>, Option<u64>), Error> {
     Err(Error::Unsupported)

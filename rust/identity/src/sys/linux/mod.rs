@@ -14,13 +14,14 @@ pub(crate) use probe::{by_handle, by_pid, by_pid_many, identify};
 
 use rustix::time::{ClockId, clock_gettime};
 
-pub(crate) const KNOWN: bool = true;
-pub(crate) const HAS_PID_NAMESPACES: bool = true;
+use super::Rules;
 
-/// Every positive number can be a pid: the limit is a setting, and per namespace since Linux 6.14.
-pub(crate) fn plausible_pid(_pid: u32) -> bool {
-    true
-}
+pub(crate) const RULES: Rules = Rules {
+    known: true,
+    has_pid_namespaces: true,
+    // Every positive number can be a pid: the limit is a setting, and per namespace since Linux 6.14.
+    plausible_pid: |_pid| true,
+};
 
 /// Nanoseconds on a clock that stands still while the machine sleeps. Source: clock_getres(2).
 #[must_use]
