@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.helpers import acting, asking, holding, libc, writing
+from tests.helpers import acting, asking, dying, holding, libc, writing
 
 REPLIES = os.dup(1) if __name__ == "__main__" else -1
 
@@ -40,7 +40,7 @@ def _answer(result: Any, error: str | None = None) -> None:
 
 
 def _door(name: str) -> Any:
-    for room in (globals(), vars(asking), vars(acting), vars(holding), vars(writing)):
+    for room in (globals(), vars(asking), vars(acting), vars(holding), vars(writing), vars(dying)):
         if name in room:
             return room[name]
     raise LookupError(name)
