@@ -93,9 +93,7 @@ class Before:
 def left_by(place: Path) -> Before:
     with scenes.opened(place) as checkout:
         prepared = {
-            entry.commit_id: entry.slot
-            for state in ("prepared", "landing")
-            for entry in checkout.outbox.entries(state)
+            entry.commit_id: entry.slot for state in ("prepared", "landing") for entry in checkout.outbox.entries(state)
         }
         if prepared:
             assert checkout.log.floor <= min(slot for slot in prepared.values() if slot is not None)
