@@ -20,11 +20,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tenure import Judgement, Verdict, WriterBusyError, WriterLease, judge, open_store
+from tenure import Datastore, Judgement, Verdict, WriterBusyError, WriterLease, judge, open_store
 
 PATIENCE = 20.0
 # A ttl that is over in no time, to show that proof of life does not care.
@@ -198,6 +198,21 @@ def run_killed(url: str) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
+def died_before_its_commit_landed(url: str) -> Outcome:
+    """It had prepared a commit of a datastore, and was killed before it put it into the log. The next one lands it."""
+    checkout = str(Path(url).with_name("checkout"))
+    dies_there = ("env", "TENURE_FAILPOINTS=log.putting=kill")
+    with running([*dies_there, *writer("prepares", url, checkout)], "holding") as process:
+        process.wait()
+        outcome = ask(url)
+    datastore = Datastore(url)
+    with datastore.checkout(checkout) as opened:
+        landed = opened.recover().outbox.landed
+    if landed != 1 or datastore.read("plan.txt") != b"prepared":
+        raise RuntimeError(f"the prepared commit did not land: {landed}")
+    return replace(outcome, note="and lands what it had prepared")
+
+
 def without_identity(url: str) -> Outcome:
     """As another program, or an older one, may have left it."""
     claim = {"v": 1, "fence": "1", "nonce": os.urandom(16).hex(), "holder": None, "ttl": 30.0, "skew": 10.0}
@@ -262,6 +277,7 @@ SCENES: list[tuple[str, Callable[[str], Outcome], set[tuple[str, str]], bool]] =
     ("was `tenure run`; its command lives", command_lives_on, {(ALIVE, "lifeline_held")}, False),
     ("  ... and the command has ended", command_has_ended, {(GONE, "lifeline_free")}, True),
     ("runs on, its main thread has exited", main_thread_exited, {(ALIVE, "lifeline_held")}, False),
+    ("died before its commit had landed", died_before_its_commit_landed, {(GONE, "lifeline_free")}, True),
     ("left a record that names no process", without_identity, {(UNKNOWN, "no_identity")}, False),
 ]
 

@@ -14,7 +14,7 @@ from tests.helpers.capabilities import NEEDS_HANDLES, NEEDS_LINUX_PROC, NEEDS_PI
 
 ROOT = Path(__file__).parents[1]
 DEMO = ROOT / "examples/demo.py"
-SCENES = 11
+SCENES = 12
 # The name of a scene has two blanks at most.
 LINE = re.compile(r"^([✓✗-]) (.+?) {2,}(?!\.\.\.)(.*)$", re.MULTILINE)
 

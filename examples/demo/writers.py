@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from tenure import WriterLease
+from tenure import Datastore, WriterLease
 
 # The exit code for "not possible on this machine".
 CANNOT = 77
@@ -42,6 +42,14 @@ def main_thread_exits(url: str) -> None:
 
     threading.Thread(target=live_on).start()
     ctypes.CDLL(None).syscall(EXIT[platform.machine()], 0)
+
+
+def prepares(url: str, checkout: str) -> None:
+    """Commit a file, and get as far as a fail point lets us."""
+    with Datastore.create(url).checkout(checkout) as opened, opened.writer() as writer:
+        print("holding", flush=True)
+        writer.put("plan.txt", b"prepared")
+        writer.commit("a plan")
 
 
 def pid_reused(url: str, *asking: str) -> None:
@@ -84,6 +92,7 @@ FATES: dict[str, Callable[..., None]] = {
     "holds": holds,
     "main-thread-exits": main_thread_exits,
     "pid-reused": pid_reused,
+    "prepares": prepares,
 }
 
 if __name__ == "__main__":
