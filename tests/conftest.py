@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +23,13 @@ for _name in ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM"):
     _number = getattr(signal, _name, None)
     if _number is not None and signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, signal.default_int_handler if _name == "SIGINT" else signal.SIG_DFL)
+
+
+# Lifelines and memories of stores that are no directory lie in the user's own; tests have one of their own for that, which
+# their children inherit.
+_own = tempfile.TemporaryDirectory(prefix="tenure-tests-", ignore_cleanup_errors=True)
+for _name in ("XDG_RUNTIME_DIR", "XDG_CACHE_HOME"):
+    os.environ[_name] = _own.name
 
 
 @pytest.hookimpl(wrapper=True)

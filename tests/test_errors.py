@@ -14,6 +14,8 @@ import pytest
 
 from tenure import errors
 from tenure.errors import (
+    CommitUnknownError,
+    ContentMismatchError,
     Error,
     FencedError,
     HoldError,
@@ -32,6 +34,8 @@ TREE: list[tuple[type[Error], type[Exception], type[Exception] | None, str, int]
     (Error, Exception, None, "error", 1),
     (WriterBusyError, Error, TimeoutError, "writer_busy", 75),
     (FencedError, Error, None, "fenced", 1),
+    (CommitUnknownError, Error, None, "commit_unknown", 1),
+    (ContentMismatchError, Error, None, "content_mismatch", 1),
     (RecordError, Error, ValueError, "record_damaged", 1),
     (RecordTooNewError, RecordError, None, "record_too_new", 1),
     (StoreError, Error, OSError, "store_failed", 1),

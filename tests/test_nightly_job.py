@@ -24,7 +24,8 @@ def ran(url: str, night: str, cache: Path) -> list[str]:
         check=False,
         env=os.environ | ENVIRONMENT | {"TENURE_CACHE": str(cache)},
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    # A worker that looks while another one lets go may see the lifeline free before the word "released", and says so.
+    assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
 

@@ -118,11 +118,21 @@ def test_b36_no_sub_command_ends_a_holder() -> None:
     listed = tenure("--help").stdout.split("Commands:")[1].split("Exit codes:")[0]
     assert [line.split()[0] for line in listed.splitlines() if line.strip()] == [
         "doctor",
+        "get",
         "history",
+        "init",
         "judge",
+        "log",
+        "ls",
+        "pull",
+        "put",
+        "recover",
         "release",
+        "retain",
+        "rm",
         "run",
         "status",
+        "verify",
         "whoami",
     ]
 

@@ -1,4 +1,4 @@
-"""The two examples do what they say, also when they are killed where it hurts."""
+"""The examples do what they say, also when they are killed where it hurts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import tenure
+from tenure import CommitLog, WriterLease
 from tests.helpers.capabilities import NEEDS_LINUX_PROC
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -33,12 +34,12 @@ def run(example: str, *arguments: object, points: str = "") -> tuple[int, list[s
     return ran.returncode, ran.stdout.splitlines()
 
 
-@pytest.mark.parametrize("example", ["outbox.py", "crash_marker.py"])
+@pytest.mark.parametrize("example", ["outbox.py", "crash_marker.py", "commit_log.py", "datastore.py"])
 def test_an_example_is_short(example: str) -> None:
     assert len((EXAMPLES / example).read_text("utf-8").splitlines()) <= 40
 
 
-@pytest.mark.parametrize("name", ["Outbox", "CrashMarker"])
+@pytest.mark.parametrize("name", ["Outbox", "CrashMarker", "CommitLog", "Datastore"])
 def test_the_example_of_a_docstring_comes_out_as_it_says(name: str) -> None:
     names = {public: getattr(tenure, public) for public in tenure.__all__}
     (example,) = doctest.DocTestFinder(recurse=False).find(names[name], name, globs=names)
@@ -75,3 +76,40 @@ def test_an_index_that_was_half_written_is_put_back(tmp_path: Path) -> None:
     assert "was interrupted (lifeline_free); putting back the saved index" in said[0]
     assert (tmp_path / "index.txt").read_text() == "begun, and ended\n" * 2
     assert run("crash_marker.py", tmp_path) == (0, [written, "done"])
+
+
+@NEEDS_LINUX_PROC
+def test_a_count_is_right_though_its_writers_are_killed(tmp_path: Path) -> None:
+    assert run("commit_log.py", tmp_path, "a", 1, "first")[1] == ["in slot 2", "{'a': 1}"]
+    assert run("commit_log.py", tmp_path, "a", 1, "first")[1] == ["in slot 2", "{'a': 1}"]
+    assert run("commit_log.py", tmp_path, "b", 5, "second", points="log.putting=kill")[0] == KILLED
+    assert run("commit_log.py", tmp_path)[1] == ["{'a': 1}"]
+    assert run("commit_log.py", tmp_path, "b", 5, "second", points="log.put=kill")[0] == KILLED
+    assert run("commit_log.py", tmp_path, "b", 5, "second")[1][-1] == "{'a': 1, 'b': 5}"
+    log = CommitLog(tmp_path)
+    with WriterLease(log.store).acquire() as hold:
+        writer = log.open(hold)
+        while writer.head < 110:
+            writer.commit({"name": "c", "amount": 1})
+    counted = "{'a': 1, 'b': 5, 'c': %d}"
+    much = sum(entry.body["name"] == "c" for entry in log.read() if entry.kind == "commit")
+    assert run("commit_log.py", tmp_path, "c", 1, points="log.floor=kill")[0] == KILLED
+    assert run("commit_log.py", tmp_path, "c", 1)[1][-1] == counted % (much + 2)
+    assert log.floor > 110
+    assert run("commit_log.py", tmp_path)[1] == [counted % (much + 2)]
+
+
+@NEEDS_LINUX_PROC
+def test_a_teams_notes_are_all_there_though_their_writers_are_killed(tmp_path: Path) -> None:
+    store, here, there = tmp_path / "store", tmp_path / "here", tmp_path / "there"
+    assert run("datastore.py", store, here, "x", "hello")[1] == ["version 2", "x: hello"]
+    assert run("datastore.py", store, there)[1] == ["from version 0 to 2", "x: hello"]
+    assert run("datastore.py", store, there, "y", "late", points="outbox.prepared=kill")[0] == KILLED
+    assert run("datastore.py", store, there, "x", "lost", points="checkout.put=kill")[0] == KILLED
+    assert (there / "x").read_text() == "lost"
+    _, said = run("datastore.py", store, there, "x", "again")
+    assert said[0].startswith("not committed by the last writer, kept in .tenure/interrupted/")
+    assert said[-2:] == ["x: again", "y: late"]
+    assert (there / said[0].split()[-1]).read_text() == "lost"
+    assert run("datastore.py", store, here)[1][1:] == ["x: again", "y: late"]
+    assert (here / "x").read_text() == "again"

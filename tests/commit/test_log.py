@@ -23,6 +23,7 @@ from tenure import (
 from tenure._commit import _keys
 from tenure._commit._collect import _remove_below
 from tenure._commit._entry import Entry
+from tenure._commit._log import _BATCH
 from tenure._lease import _keys as lease_keys
 from tenure._store._file import FileStore
 from tenure._store._memory import MemoryStore
@@ -269,6 +270,36 @@ def test_a_reader_makes_the_newest_entry_durable_before_it_hands_it_out(tmp_path
         durable.clear()
         assert len(list(it.log().read())) == 3
         assert durable == [_keys.entry(3)]
+
+
+def test_a_reader_makes_the_last_entry_of_each_batch_durable(it: Desk) -> None:
+    """The newest one there is may be the last of a full batch."""
+    writer = it.writer()
+    while writer.head < _BATCH:
+        writer.commit(writer.head)
+    durable: list[str] = []
+    read = it.memory.read
+
+    def watched(key: str, *, durable_: bool) -> Stored | None:
+        if durable_:
+            durable.append(key)
+        return read(key)
+
+    it.memory.read = lambda key, *, durable=False: watched(key, durable_=durable)  # type: ignore[method-assign]
+    for entry in it.log().read():
+        assert entry.slot < _BATCH or durable == [_keys.entry(_BATCH)]
+
+
+def test_what_comes_before_a_damaged_entry_is_handed_out(it: Desk) -> None:
+    writer = it.writer()
+    for number in range(3):
+        writer.commit(number)
+    it.store.delete(_keys.entry(4))
+    it.store.create(_keys.entry(4), b"?")
+    seen: list[int] = []
+    with pytest.raises(RecordError, match=_keys.entry(4)):
+        seen.extend(entry.slot for entry in it.log().read())
+    assert seen == [1, 2, 3]
 
 
 def test_an_entry_of_our_name_that_we_never_sent_means_that_we_were_cloned(it: Desk) -> None:
@@ -526,3 +557,14 @@ def test_what_stands_in_a_slot_that_was_collected_refuses_nobody(arrived: bool) 
     with pytest.raises(FencedError):
         writer.commit("next")
     it.let_go()
+
+
+def test_nothing_is_collected_where_others_see_names_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenure._commit._collect.filesystem_of", lambda _: None)
+    with desk(FileStore(tmp_path / "store")) as it:
+        writer = it.writer()
+        writer.commit("x")
+        snapshot = writer.snapshot("all")
+        with pytest.raises(StoreCannotLockError, match="network file system"):
+            writer.collect(snapshot.slot, undecided=None)
+        assert it.slots() == [1, 2, 3]

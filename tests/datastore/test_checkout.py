@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tenure import (
+    Author,
     Checkout,
     ContentMismatchError,
     Datastore,
@@ -560,3 +561,14 @@ def test_a_commit_that_landed_is_not_reported_as_failed_because_of_the_snapshot_
         assert writer.commit("next") is not None
     assert datastore.read("f") == b"y"
     assert [line.message for line in datastore.log() if line.kind == "commit"] == ["landed", "next"]
+
+
+def test_an_outbox_entry_that_cannot_be_read_keeps_nobody_from_writing(
+    checkout: Checkout, datastore: Datastore
+) -> None:
+    commit(checkout, f=b"x")
+    checkout.outbox.prepare("damaged", b"no entry", author=Author(1, "0" * 32, None), slot=2)
+    commit(checkout, f=b"y")
+    (entry,) = checkout.outbox.entries("landing")
+    assert "damaged" in (entry.note or "")
+    assert datastore.read("f") == b"y"

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tenure import Datastore
+
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+# What each block of Python prints, in their order.
+SAYS = ["writing with fence 1\n", "2 b'first things first'\n"]
 
 
 def blocks(language: str) -> list[str]:
@@ -25,16 +30,16 @@ def shown(command: str) -> list[str]:
     return lines
 
 
-def test_the_first_screen_has_python() -> None:
-    assert len(blocks("python")) == 1
+def test_there_is_python() -> None:
+    assert len(blocks("python")) == len(SAYS)
 
 
-@pytest.mark.parametrize("code", blocks("python"))
-def test_the_python_runs(code: str, tmp_path: Path) -> None:
-    code = code.replace('"/srv/data"', repr(str(tmp_path / "data")))
+@pytest.mark.parametrize(("code", "says"), list(zip(blocks("python"), SAYS, strict=True)))
+def test_the_python_runs(code: str, says: str, tmp_path: Path) -> None:
+    code = code.replace('"/srv/', f'"{tmp_path}/')
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "writing with fence 1\n"
+    assert done.stdout == says
 
 
 def test_each_make_target_exists() -> None:
@@ -46,8 +51,10 @@ def test_each_make_target_exists() -> None:
 def test_the_command_runs_as_shown(tmp_path: Path) -> None:
     (tmp_path / "import.sh").write_text("#!/bin/sh\necho imported\n", encoding="utf-8")
     (tmp_path / "import.sh").chmod(0o755)
+    # The block of Python above it has made it.
+    Datastore.create(tmp_path / "files")
     for line in shown("tenure"):
-        words = line.replace("/srv/data", str(tmp_path / "data")).split()
+        words = shlex.split(line.replace("/srv/", f"{tmp_path}/"))
         command = [sys.executable, "-c", "import sys; from tenure._cli import main; sys.exit(main())", *words]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stderr

@@ -117,7 +117,7 @@ def _store(url: str) -> list[Check]:
     store = open_store(url)
     directory = as_directory(store)
     if directory is None:
-        return [("store", True, store.url, "no directory: no lifeline, and each renewal is a request")]
+        return [("store", True, store.url, "no directory: lifelines lie on this host, and each renewal is a request")]
     root = directory.path_of("x").parent
     if not root.is_dir():
         return [("store", True, f"{store.url}: not there yet; the first acquire makes it", "")]

@@ -14,6 +14,9 @@ from tenure._commit._entry import Entry
 from tenure._commit._put import Putter
 from tenure._failpoints import reach
 from tenure._lease._hold import Hold
+from tenure._lifeline import filesystem_of
+from tenure.errors import StoreCannotLockError
+from tenure.stores import as_directory
 
 if TYPE_CHECKING:
     from tenure._commit._log import CommitLog
@@ -27,6 +30,7 @@ def collect(log: CommitLog, putter: Putter, hold: Hold, below: int, *, undecided
             f"an entry that is not decided was sent to slot {undecided}: the floor cannot pass it, and so not be {below}. "
             "Recover the outbox first"
         )
+    _refuse_where_names_are_seen_late(log.store)
     hold.check()
     there = log.at(below) if below > log.floor else None
     # Asked again: a successor may have collected past us since.
@@ -39,6 +43,17 @@ def collect(log: CommitLog, putter: Putter, hold: Hold, below: int, *, undecided
         floor = below
     reach("log.floor")
     return _remove_below(log.store, floor)
+
+
+def _refuse_where_names_are_seen_late(store: Store) -> None:
+    """A reader or a writer that is shown yesterday's directory would not see the floor, and take a ghost for an entry."""
+    directory = as_directory(store)
+    if directory is not None and filesystem_of(directory.path_of("x").parent) is None:
+        raise StoreCannotLockError(
+            f"this directory may be on a network file system, where others see names late: nothing is collected. "
+            f"store=`{store.url}`",
+            hint="keep everything there, or move the store to a local file system, a bucket or a database",
+        )
 
 
 def _remove_below(store: Store, floor: int) -> int:

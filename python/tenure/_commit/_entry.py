@@ -51,7 +51,7 @@ class Entry:
 
     def encode(self) -> bytes:
         """
-        The record's bytes; equal entries have equal bytes.
+        The record's bytes; `decode` makes the same entry of them.
 
         Raises:
             ValueError: the body is no JSON, or too large.
@@ -149,7 +149,7 @@ def _object(key: str, data: bytes) -> dict[str, Any]:
 
 def _number(key: str, name: str, text: object, least: int) -> int:
     number = int(text) if isinstance(text, str) and 0 < len(text) <= 19 and text.isascii() and text.isdigit() else -1
-    if number < least:
+    if not least <= number <= _keys.MAX_SLOT:
         _damaged(key, f"{name}: expected a number of at least {least} as text, found {text!r:.60}")
     return number
 

@@ -18,7 +18,7 @@ from tenure._commit._put import PATIENCE_S, Putter
 from tenure._commit._seal import Burnt, seal
 from tenure._commit._writer import LogWriter, Prepared
 from tenure._lease._hold import Hold
-from tenure.errors import FencedError
+from tenure.errors import FencedError, RecordError
 from tenure.stores import Store, open_store
 
 # How many entries are read between two looks at the floor.
@@ -159,15 +159,23 @@ class CommitLog:
 
     def _batch(self, position: int) -> tuple[list[Entry], bool]:
         entries: list[Entry] = []
-        while len(entries) < _BATCH:
-            entry = self._at(position + len(entries) + 1)
+        more = True
+        while more and len(entries) < _BATCH:
+            try:
+                entry = self._at(position + len(entries) + 1)
+            except RecordError:
+                if not entries:
+                    raise
+                # What comes before it is handed out first.
+                break
             if entry is None:
-                if entries:
-                    # Visible is not yet durable: a power cut may still take back the newest. Those before it went first.
-                    self._at(entries[-1].slot, durable=True)
-                return entries, False
-            entries.append(entry)
-        return entries, True
+                more = False
+            else:
+                entries.append(entry)
+        if entries:
+            # Visible is not yet durable: a power cut may still take back the newest. Those before it went first.
+            self._at(entries[-1].slot, durable=True)
+        return entries, more
 
     def at(self, slot: int) -> Entry | None:
         """

@@ -275,6 +275,7 @@ class LogWriter:
 
         Raises:
             FencedError: somebody has taken over; nothing is removed.
+            StoreCannotLockError: the store is a directory that may be on a network file system; nothing is removed.
             StoreError: the store cannot be asked or written.
             ValueError: there is no snapshot at *below*, or an undecided entry is below it.
         """

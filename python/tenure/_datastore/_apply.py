@@ -15,13 +15,13 @@ from tenure._commit._entry import Entry
 from tenure._core import sync_filesystem
 from tenure._datastore._blobs import Blobs, Content
 from tenure._datastore._catalog import Catalog, Tracked
-from tenure._datastore._changes import Change, body_of
+from tenure._datastore._changes import Body, Change, body_of
 from tenure._datastore._worktree import Stamp, Worktree, digest_of, writing
 from tenure._failpoints import reach
 from tenure._store._failures import told
 from tenure._store._kernel import close
 from tenure._store._tree import write_all
-from tenure.errors import StoreError
+from tenure.errors import RecordError, StoreError
 
 # How much is gathered before it is written: memory stays flat, and one sync serves many files.
 _FILES, _BYTES = 5000, 16 << 20
@@ -68,8 +68,9 @@ class Applier:
     def follow(self, entries: Iterable[Entry]) -> int:
         """Apply *entries*, which follow on the catalog's position; how many files were changed."""
         position = self._catalog.position
-        for entry in entries:
-            body = body_of(entry)
+        following = iter(entries)
+        while (found := self._next(following, position)) is not None:
+            entry, body = found
             # One right behind our position says nothing new.
             replaces_all = entry.kind == "snapshot" and entry.slot != position + 1
             changes = self._whole(body.read(self._blobs)) if replaces_all else body.read(self._blobs)
@@ -83,6 +84,15 @@ class Applier:
             position = entry.slot
         self._flush(position)
         return self._done
+
+    def _next(self, entries: Iterator[Entry], position: int) -> tuple[Entry, Body] | None:
+        try:
+            entry = next(entries, None)
+            return None if entry is None else (entry, body_of(entry))
+        except RecordError:
+            # What comes before it is whole.
+            self._flush(position)
+            raise
 
     def restore(self, tracked: Tracked) -> bool:
         """Put the committed content of one file back where it is not; whether anything had to be done."""

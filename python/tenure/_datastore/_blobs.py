@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, TypeGuard, cast
 
-from tenure.errors import RecordError, StoreError
+from tenure.errors import RecordError, RecordTooNewError
 from tenure.stores import Store, as_streams
 
 PREFIX = "blob/"
@@ -24,6 +24,8 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 # Where the store takes records only. Well below their bound, and few requests for a large file.
 _PIECE = 512 * 1024
 _READ = 1 << 20
+# Of the record that ends a blob in pieces.
+_SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,7 @@ class Blobs:
             self._store.create(f"{content.key}/{pieces:08d}", piece)
             pieces += 1
         # Last: whoever finds it finds all the others.
-        self._store.create(f"{content.key}/end", json.dumps({"v": 1, "pieces": pieces}).encode())
+        self._store.create(f"{content.key}/end", json.dumps({"v": _SCHEMA, "pieces": pieces}).encode())
 
     def open(self, content: Content) -> BinaryIO:
         """
@@ -196,7 +198,8 @@ class Blobs:
         end = self._store.read(f"{content.key}/end")
         if end is None:
             return None
-        return cast("BinaryIO", io.BufferedReader(_Pieces(self._store, content.key, json.loads(end.data)["pieces"])))
+        pieces = _pieces(f"{content.key}/end", end.data)
+        return cast("BinaryIO", io.BufferedReader(_Pieces(self._store, content.key, pieces)))
 
     def names(self) -> Iterator[str]:
         """The names of all blobs, whether anybody refers to them or not; those that were cut off in the making too."""
@@ -218,6 +221,38 @@ class Blobs:
         self._store.delete(key)
 
 
+def _pieces(key: str, data: bytes) -> int:
+    """How many pieces a blob has, as the record at its end says."""
+    try:
+        fields = json.loads(data)
+    except (ValueError, RecursionError):
+        fields = None
+    schema, pieces = (fields.get("v"), fields.get("pieces")) if isinstance(fields, dict) else (None, None)
+    if isinstance(schema, int) and schema > _SCHEMA:
+        raise RecordTooNewError(
+            f"a newer tenure wrote this blob. key=`{key}`, schema=`{schema}`, understood=`{_SCHEMA}`",
+            hint="upgrade tenure on this machine",
+            key=key,
+            reason=f"schema {schema}",
+            schema=schema,
+            understood=_SCHEMA,
+        )
+    if (
+        schema != _SCHEMA
+        or isinstance(schema, bool)
+        or isinstance(pieces, bool)
+        or not isinstance(pieces, int)
+        or pieces < 0
+    ):
+        raise RecordError(
+            f"the end of a blob is damaged. key=`{key}`",
+            hint="restore it from a backup; `tenure verify` lists all that are damaged",
+            key=key,
+            reason="damaged",
+        )
+    return pieces
+
+
 class _Pieces(io.RawIOBase):
     def __init__(self, store: Store, key: str, count: int) -> None:
         self._pieces = (f"{key}/{number:08d}" for number in range(count))
@@ -234,8 +269,11 @@ class _Pieces(io.RawIOBase):
                 return 0
             stored = self._store.read(key)
             if stored is None:
-                raise StoreError(
-                    f"a piece of a blob is missing. key=`{key}`, store=`{self._store.url}`", hint="see `tenure verify`"
+                raise RecordError(
+                    f"a piece of a blob is missing. key=`{key}`, store=`{self._store.url}`",
+                    hint="restore it from a backup; `tenure verify` lists all that are missing",
+                    key=key,
+                    reason="missing",
                 )
             self._rest = stored.data
         count = min(len(buffer), len(self._rest))

@@ -8,13 +8,12 @@ could lead out of a checkout, or a digest that is none, makes the entry damaged.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TypeGuard, cast
 
 from tenure._commit._entry import Entry
 from tenure._datastore._blobs import Blobs, Content, content_of_key, is_digest
@@ -26,6 +25,8 @@ INLINE_BYTES = 8192
 # Of JSON, before the list is put into a blob.
 _SPILL_BYTES = 256 * 1024
 _MAX_SIZE = 2**63 - 1
+# As many as the key of a blob has room for.
+_MAX_TURN = 10**9 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class Body:
             return
         with blobs.open(self.spilled) as lines:
             for line in _lines(lines):
-                yield _change(json.loads(line), self.spilled.key)
+                yield _change(_loaded(line, self.spilled.key), self.spilled.key)
 
     def blobs(self, changes: Iterable[Change]) -> Iterator[Content]:
         """The blobs that it needs, of which *changes* are the changes."""
@@ -106,7 +107,7 @@ def body_of(entry: Entry) -> Body:
         raise _damaged(key, "the body is not a JSON object")
     message, count, changes, condemned = (body.get(name) for name in ("message", "count", "changes", "condemned"))
     spilled = body.get("spilled")
-    if not isinstance(count, int) or not (spilled is not None or isinstance(changes, list)):
+    if not _is_count(count) or not (spilled is not None or isinstance(changes, list)):
         raise _damaged(key, "the body lists no changes")
     keys = condemned if isinstance(condemned, list) else []
     if not all(isinstance(one, str) and content_of_key(one) for one in keys):
@@ -115,7 +116,7 @@ def body_of(entry: Entry) -> Body:
         message=message if isinstance(message, str) else None,
         count=count,
         changes=None if spilled is not None else tuple(_change(one, key) for one in changes or ()),
-        spilled=None if spilled is None else _content(spilled, key),
+        spilled=None if spilled is None else _list(spilled, key),
         condemned=tuple(keys),
     )
 
@@ -185,7 +186,7 @@ def _change(line: object, key: str) -> Change:
 def _content(record: object, key: str) -> Content:
     fields: dict[str, Any] = record if isinstance(record, dict) else {}
     size, digest, data, fence, turn = (fields.get(name) for name in ("size", "sha256", "data", "blob", "turn"))
-    if not (isinstance(size, int) and 0 <= size <= _MAX_SIZE):
+    if not _is_count(size):
         raise _damaged(key, f"size: expected a number of bytes, found {size!r:.60}")
     if not is_digest(digest):
         raise _damaged(key, f"sha256: expected 64 hex digits, found {digest!r:.80}")
@@ -193,17 +194,37 @@ def _content(record: object, key: str) -> Content:
         return Content(size, digest, data=_inline(data, size, digest, key))
     if not (isinstance(fence, str) and fence.isascii() and fence.isdigit() and len(fence) < 20):
         raise _damaged(key, f"blob: expected a fence as text, found {fence!r:.60}")
-    return Content(size, digest, fence=int(fence), turn=turn if isinstance(turn, int) and turn > 0 else 0)
+    if not (turn is None or _is_count(turn, _MAX_TURN)):
+        raise _damaged(key, f"turn: not how often a blob was condemned, {turn!r:.60}")
+    return Content(size, digest, fence=int(fence), turn=turn or 0)
+
+
+def _list(record: object, key: str) -> Content:
+    content = _content(record, key)
+    if content.data is not None:
+        raise _damaged(key, "its list of changes lies in no blob")
+    return content
+
+
+def _is_count(value: object, most: int = _MAX_SIZE) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
 
 
 def _inline(text: str, size: int, digest: str, key: str) -> bytes:
     try:
         data = base64.b64decode(text, validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         raise _damaged(key, f"data: not base64: {error}") from error
     if len(data) != size or hashlib.sha256(data).hexdigest() != digest:
         raise _damaged(key, "the content is not what its digest says")
     return data
+
+
+def _loaded(line: bytes, key: str) -> object:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise _damaged(key, f"a line is not JSON: {error}") from error
 
 
 def _lines(source: BinaryIO) -> Iterator[bytes]:

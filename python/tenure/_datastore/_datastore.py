@@ -20,7 +20,7 @@ from tenure._lease._claim import WorksIn
 from tenure._lease._force import ForcedRelease
 from tenure._lease._lease import WriterLease
 from tenure._lease._sight import DEFAULT_SKEW, DEFAULT_TTL
-from tenure.errors import RecordError, RecordTooNewError, StoreError
+from tenure.errors import RecordError, RecordTooNewError
 from tenure.stores import Store, open_store
 
 FORMAT_KEY = "format.json"
@@ -207,12 +207,12 @@ def _identity_of(store: Store) -> str:
         )
     try:
         fields = json.loads(stored.data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _damaged(store, f"not JSON: {error}") from error
     if not isinstance(fields, dict) or fields.get("kind") != "datastore":
         raise _damaged(store, "it describes no datastore")
     reader, identity = fields.get("reader"), fields.get("id")
-    if not isinstance(reader, int) or not isinstance(identity, str) or not identity:
+    if isinstance(reader, bool) or not isinstance(reader, int) or not isinstance(identity, str) or not identity:
         raise _damaged(store, "reader or id is missing")
     if reader > FORMAT:
         raise RecordTooNewError(
@@ -226,7 +226,7 @@ def _identity_of(store: Store) -> str:
     return identity
 
 
-def _damaged(store: Store, reason: str) -> StoreError | RecordError:
+def _damaged(store: Store, reason: str) -> RecordError:
     return RecordError(
         f"the description of this datastore is damaged. store=`{store.url}`, reason=`{reason}`",
         hint=f"restore the record `{FORMAT_KEY}` from a backup",

@@ -7,6 +7,7 @@ So is one whose content is gone, and one whose base is so old that nobody can te
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from tenure._commit._entry import Entry
@@ -37,12 +38,12 @@ class Lander:
 
     @staticmethod
     def _oldest_base(outbox: Outbox) -> int:
-        bases = (
-            Prepared(entry.commit_id, entry.slot, entry.data).entry.base
-            for state in ("prepared", "landing")
-            for entry in outbox.entries(state)
-            if entry.slot is not None
-        )
+        bases: list[int] = []
+        for state in ("prepared", "landing"):
+            for entry in outbox.entries(state):
+                # One that cannot be read is named when it is its turn, and must not keep the others from landing.
+                with suppress(RecordError):
+                    bases.append(Prepared(entry.commit_id, entry.slot or 1, entry.data).entry.base)
         return min(bases, default=0)
 
     def land(self, entry: OutboxEntry) -> Landing:

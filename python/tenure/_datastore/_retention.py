@@ -16,7 +16,7 @@ from tenure._commit._writer import LogWriter, Prepared
 from tenure._datastore._blobs import Content, content_of_key
 from tenure._datastore._changes import body_of, collect_body
 from tenure._failpoints import reach
-from tenure.errors import FencedError
+from tenure.errors import FencedError, StoreCannotLockError
 
 if TYPE_CHECKING:
     from tenure._commit._entry import Entry
@@ -62,7 +62,7 @@ def retain(writer: CheckoutWriter, checkout: Checkout, log: LogWriter, wanted: i
     try:
         writer.hold.check()
         return _retain(writer, checkout, log, wanted)
-    except FencedError as error:
+    except (FencedError, StoreCannotLockError) as error:
         return Retained(skipped=str(error))
 
 

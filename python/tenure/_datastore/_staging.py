@@ -112,7 +112,7 @@ class Journal:
             return
         with lines:
             for line in lines:
-                with suppress(ValueError):
+                with suppress(ValueError, RecursionError):
                     name = json.loads(line)
                     if is_normal(name):
                         yield name

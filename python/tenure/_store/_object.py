@@ -189,6 +189,7 @@ class ObjectStore:
 
     def list_anything(self, prefix: str, after: str = "") -> Iterator[str]:
         """As `list`, with scratch keys and whatever else is there."""
+        begun, shown = after, 0
         while not self._unordered:
             # A list of its own for each page: one that broke off goes on where it was.
             page = self._page(prefix, after)
@@ -196,11 +197,18 @@ class ObjectStore:
                 self._unordered = True
                 break
             yield from page
+            shown += len(page)
             if len(page) < _PAGE[self._where.scheme]:
                 return
             after = page[-1]
-        # All that is there, put in order, and nothing of which has been handed out.
-        yield from sorted(key for key in self._everything(prefix) if key > after)
+        found = sorted(key for key in self._everything(prefix) if key > begun)
+        if sum(key <= after for key in found) != shown:
+            # What was shown so far cannot be taken back.
+            raise StoreUnavailableError(
+                f"the store's list is in no order. store=`{self._where.name}`, prefix=`{prefix}`",
+                hint="try again: from now on it is read as a whole and put in order",
+            )
+        yield from found[shown:]
 
     def _page(self, prefix: str, after: str) -> list_[str]:
         size = _PAGE[self._where.scheme]
