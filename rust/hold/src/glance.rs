@@ -43,6 +43,7 @@ pub fn glance(root: &CStr, claims: &str, beats: &str, most: usize) -> io::Result
     Ok(Glance { fence, claim, beat, stamp })
 }
 
+#[allow(clippy::useless_conversion, reason = "signed on macOS")]
 fn heartbeat(directory: &OwnedFd, beats: &str, name: &CStr) -> io::Result<(Vec<u8>, i64)> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let beats = rustix::fs::openat(directory, beats, flags, Mode::empty())?;
