@@ -89,8 +89,11 @@ bench: $(STAMPS)/core ## Measure, against something run in the same minute
 	@for file in benchmarks/[!_]*.py; do $(BIN)/python "$$file" || exit 1; done
 
 .PHONY: soak
-soak: $(STAMPS)/core ## Torture the lease with kill -9; SECONDS says how long, SEED repeats a run
+soak: $(STAMPS)/core ## Torture lease and datastore, play seeds, explore the model; SECONDS says how long each, SEED repeats a run
 	$(BIN)/python -m tests.torture --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+	TENURE_TORTURE_SECONDS=$(SECONDS) $(BIN)/python -m pytest -q tests/torture/test_datastore.py
+	$(BIN)/python -m tests.simulation --seconds $(SECONDS)
+	$(BIN)/python -m tests.model --soak --states 1000000
 
 .PHONY: fuzz
 fuzz: $(STAMPS)/core ## Search for inputs that break the parsers; FUZZ_CASES says how long

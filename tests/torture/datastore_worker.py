@@ -1,0 +1,81 @@
+"""
+A writer or a reader of a datastore that is going to be killed: `python -m tests.torture.datastore_worker ROLE STORE CHECKOUT EVENTS`.
+
+Says what it begins and what it was told, a line each, before anything can happen to it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import secrets
+import sys
+import time
+from pathlib import Path
+
+from tenure import Checkout, CheckoutWriter, CommitUnknownError, Datastore, Error, FencedError
+
+TTL, SKEW = 0.4, 0.1
+NAMES = ("a", "b", "dir/c")
+
+
+def content(commit_id: str, name: str) -> bytes:
+    """What this commit puts under this name, and no other ever does; some of it larger than what travels inline."""
+    return f"{commit_id} {name} ".encode() * (2000 if commit_id[0] in "01234567" else 1)
+
+
+def write(checkout: Checkout, events: int) -> None:
+    for _ in itertools.count():
+        try:
+            with checkout.writer(timeout=random.choice((0.0, 0.5))) as writer:
+                for _ in range(random.randrange(1, 6)):
+                    commit(checkout, writer, events)
+                if random.random() < 0.2:
+                    writer.retain(keep=1000)
+        except Error:
+            pass
+        time.sleep(random.uniform(0.0, 0.05))
+
+
+def commit(checkout: Checkout, writer: CheckoutWriter, events: int) -> None:
+    commit_id = secrets.token_hex(8)
+    names = random.sample(NAMES, random.randrange(1, len(NAMES) + 1))
+    for name in names:
+        writer.put(name, content(commit_id, name))
+    for name in names:
+        if (checkout.path / name).read_bytes() != content(commit_id, name) and writer.hold.state == "held":
+            say(events, f"changed {commit_id}")
+    say(events, f"begun {commit_id}")
+    try:
+        done = writer.commit(id=commit_id)
+    except CommitUnknownError:
+        raise
+    except FencedError:
+        say(events, f"refused {commit_id}")
+        raise
+    assert done is not None
+    say(events, f"landed {commit_id} {done.slot}")
+
+
+def read(checkout: Checkout, _: int) -> None:
+    while True:
+        try:
+            checkout.catch_up()
+        except Error:
+            pass
+        time.sleep(random.uniform(0.0, 0.1))
+
+
+def say(events: int, line: str) -> None:
+    os.write(events, f"{line}\n".encode())
+
+
+def main(role: str, store: str, place: str, log: str) -> None:
+    events = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    checkout = Datastore(Path(store), ttl=TTL, skew=SKEW).checkout(place)
+    {"write": write, "read": read}[role](checkout, events)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
