@@ -94,8 +94,8 @@ def test_nothing_acknowledged_is_lost_and_nothing_uncommitted_gets_in(tmp_path: 
     datastore = Datastore.create(tmp_path / "data", ttl=TTL, skew=SKEW)
     done = torture(tmp_path, SECONDS)
     said: dict[str, dict[str, str]] = {}
-    for line in (tmp_path / "events").read_text().splitlines():
-        word, commit_id, *rest = line.split()
+    for told in (tmp_path / "events").read_text().splitlines():
+        word, commit_id, *rest = told.split()
         said.setdefault(word, {})[commit_id] = rest[0] if rest else ""
     begun, landed = said.get("begun", {}), said.get("landed", {})
     for name in ("shared", "alone"):
