@@ -1,0 +1,120 @@
+"""
+What the log and the datastore cost: a commit against its synced publish, a catch-up against `cp -r`, and the end of a long log.
+
+Each ratio is of one run on one machine; run it where nothing else does. `--directory` says on which disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tenure import CommitLog, Datastore, WriterLease
+from tenure._commit import _keys
+from tenure._store._file import FileStore
+
+COMMITS, FILES, ENTRIES = 300, 10_000, 1_000_000
+
+
+def median_us(times: int, one: Callable[[int], object]) -> float:
+    took = []
+    for number in range(times):
+        begun = time.perf_counter()
+        one(number)
+        took.append(time.perf_counter() - begun)
+    return statistics.median(took) * 1e6
+
+
+def commits(place: Path) -> None:
+    """A commit of the log alone, and the synced publish of a record of that size, by turns."""
+    raw, log = FileStore(place / "raw"), CommitLog(place / "log")
+    record = b"x" * 250
+    with WriterLease(log.store).acquire() as hold:
+        writer = log.open(hold)
+        publish, commit = [], []
+        for turn in range(10):
+            first = turn * COMMITS
+            publish.append(
+                median_us(COMMITS // 10, lambda number, first=first: raw.create(f"log/{first + number:020}", record))
+            )
+            commit.append(median_us(COMMITS // 10, lambda _: writer.commit({"n": 1})))
+    ratio = statistics.median(commit) / statistics.median(publish)
+    say(
+        "commit, log alone",
+        f"{statistics.median(commit):.0f} us, {ratio:.2f} x its synced publish",
+        ratio <= 1.3,
+        "<= 1.3",
+    )
+
+
+def catch_up(place: Path) -> None:
+    """A new checkout of many small files, and `cp -r` of one."""
+    datastore = Datastore.create(place / "data")
+    with datastore.checkout(place / "here") as here, here.writer() as writer:
+        for number in range(FILES):
+            writer.put(f"d{number // 100:03}/f{number:05}", b"%05d " % number * 100)
+        writer.commit("many")
+    copied, caught = [], []
+    for turn in range(3):
+        begun = time.perf_counter()
+        subprocess.run(["cp", "-r", str(place / "here"), str(place / f"copy{turn}")], check=True)
+        copied.append(time.perf_counter() - begun)
+        with datastore.checkout(place / f"there{turn}") as there:
+            begun = time.perf_counter()
+            there.catch_up()
+            caught.append(time.perf_counter() - begun)
+    speed = min(copied) / min(caught)
+    say(
+        f"catch-up of {FILES:,} files", f"{min(caught):.2f} s, {speed:.2f} x the speed of cp -r", speed >= 0.5, ">= 0.5"
+    )
+
+
+def long_log(place: Path) -> None:
+    """The status of a checkout beside a log of a million entries with a snapshot near its end; in memory, for the number of names."""
+    datastore = Datastore.create(place / "long")
+    with datastore.checkout(place / "checkout") as checkout:
+        with checkout.writer() as writer:
+            writer.put("f", b"x")
+            writer.commit()
+        store = datastore.store
+        assert isinstance(store, FileStore)
+        # Their content is not read, only that they are there; links are made faster than files.
+        one = str(store.path_of(_keys.entry(2)))
+        for slot in range(3, ENTRIES + 1):
+            os.link(one, store.path_of(_keys.entry(slot)))
+        store.create(_keys.snapshot(ENTRIES - 700), _keys.NOTE)
+        fresh = Datastore(place / "long")
+        with fresh.checkout(place / "checkout") as again:
+            begun = time.perf_counter()
+            assert again.status().newest == ENTRIES
+            took = (time.perf_counter() - begun) * 1e3
+    say(f"status, {ENTRIES:,} entries", f"{took:.1f} ms", took <= 50, "<= 50 ms")
+
+
+def say(what: str, found: str, met: bool, target: str) -> None:
+    print(f"{what:<28}{found:<48}target {target}: {'met' if met else 'MISSED'}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--directory", type=Path, help="where to write; a temporary one if left out")
+    asked = parser.parse_args()
+    load = os.getloadavg()[0]
+    print(f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} cores, load {load:.1f}")
+    with tempfile.TemporaryDirectory(dir=asked.directory) as directory:
+        commits(Path(directory))
+        catch_up(Path(directory))
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(dir=memory) as directory:
+        long_log(Path(directory))
+
+
+if __name__ == "__main__":
+    main()
