@@ -40,11 +40,9 @@ def commits(place: Path) -> None:
         writer = log.open(hold)
         publish, commit = [], []
         for turn in range(10):
-            first = turn * COMMITS
-            publish.append(
-                median_us(COMMITS // 10, lambda number, first=first: raw.create(f"log/{first + number:020}", record))
-            )
-            commit.append(median_us(COMMITS // 10, lambda _: writer.commit({"n": 1})))
+            names = [f"log/{turn * COMMITS + number:020}" for number in range(COMMITS // 10)]
+            publish.append(median_us(len(names), lambda number, names=names: raw.create(names[number], record)))  # type: ignore[misc]
+            commit.append(median_us(len(names), lambda _: writer.commit({"n": 1})))
     ratio = statistics.median(commit) / statistics.median(publish)
     say(
         "commit, log alone",
