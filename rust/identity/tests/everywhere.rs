@@ -62,10 +62,11 @@ fn the_number_alone_is_not_the_process() {
     let me = observer();
     let child = start();
     let record = me.identify(child.id()).expect("it runs");
-    let other_id = Identity { uniq: record.uniq.map(|id| id + 1), ..record.clone() };
-    let other_start = Identity { start: record.start.map(|start| start + 60_000_000), uniq: None, ..record.clone() };
-    for other in [other_id, other_start].iter().filter(|other| other.uniq.is_some() || other.start.is_some()) {
-        let judgement = judge(other, &me);
+    let other_id = record.uniq.map(|id| Identity { uniq: Some(id + 1), ..record.clone() });
+    let other_start =
+        record.start.map(|start| Identity { start: Some(start + 60_000_000), uniq: None, ..record.clone() });
+    for other in [other_id, other_start].into_iter().flatten() {
+        let judgement = judge(&other, &me);
         assert_eq!((judgement.verdict, judgement.reason), (Verdict::Gone, Reason::PidReused), "{other:?}");
     }
     end(child);
