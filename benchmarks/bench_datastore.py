@@ -7,8 +7,11 @@ Each ratio is of one run on one machine; run it where nothing else does. `--dire
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import platform
+import shutil
+import sqlite3
 import statistics
 import subprocess
 import tempfile
@@ -20,6 +23,9 @@ from tenure import CommitLog, Datastore, WriterLease
 from tenure._commit import _keys
 from tenure._store._file import FileStore
 
+_PREPARE = (
+    "INSERT INTO outbox_entry (commit_id, writer, slot, state, prepared_at, data) VALUES (?, 1, 1, 'prepared', '', ?)"
+)
 COMMITS, FILES, ENTRIES = 300, 10_000, 1_000_000
 
 
@@ -50,6 +56,47 @@ def commits(place: Path) -> None:
         ratio <= 1.3,
         "<= 1.3",
     )
+
+
+def checkout_commits(place: Path) -> None:
+    """A commit of one small file, and by turns what it syncs alone: its two transactions in the checkout and its entry."""
+    datastore, raw = Datastore.create(place / "one"), FileStore(place / "raw-one")
+    with datastore.checkout(place / "mine") as mine, mine.writer() as writer:
+        writer.put("f", b"x")
+        writer.commit()
+        shutil.copy(place / "mine" / ".tenure" / "catalog.db", place / "raw.db")
+        # Like the one it was copied from, which sets it for each connection.
+        database = sqlite3.connect(place / "raw.db", isolation_level=None)
+        database.execute("PRAGMA synchronous = FULL")
+        database.execute("PRAGMA journal_mode = TRUNCATE")
+
+        numbers = itertools.count()
+
+        def publishes(_: int) -> None:
+            number = next(numbers)
+            database.execute("BEGIN IMMEDIATE")
+            database.execute(_PREPARE, (f"{number}", b"x" * 250))
+            database.execute("COMMIT")
+            raw.create(f"log/{number:020}", b"x" * 250)
+            database.execute("BEGIN IMMEDIATE")
+            database.execute("UPDATE outbox_entry SET state = 'landed' WHERE commit_id = ?", (f"{number}",))
+            database.execute("INSERT OR REPLACE INTO files SELECT * FROM files WHERE name = 'f'")
+            database.execute("INSERT OR REPLACE INTO about VALUES ('position', ?)", (str(number),))
+            database.execute("COMMIT")
+
+        def commit(_: int) -> float:
+            writer.put("f", b"%d" % next(numbers))
+            begun = time.perf_counter()
+            writer.commit()
+            return time.perf_counter() - begun
+
+        alone, whole = [], []
+        for _ in range(10):
+            alone.append(median_us(COMMITS // 10, publishes))
+            whole.append(statistics.median(map(commit, range(COMMITS // 10))) * 1e6)
+        database.close()
+    ratio = statistics.median(whole) / statistics.median(alone)
+    say("commit of one file", f"{statistics.median(whole):.0f} us, {ratio:.2f} x what it syncs", ratio <= 1.3, "<= 1.3")
 
 
 def catch_up(place: Path) -> None:
@@ -108,6 +155,7 @@ def main() -> None:
     print(f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} cores, load {load:.1f}")
     with tempfile.TemporaryDirectory(dir=asked.directory) as directory:
         commits(Path(directory))
+        checkout_commits(Path(directory))
         catch_up(Path(directory))
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=memory) as directory:

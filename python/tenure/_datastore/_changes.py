@@ -133,7 +133,7 @@ def collect_body(
     """
     kept: list[Change] = []
     size, count = 0, 0
-    with tempfile.TemporaryFile() as lines:
+    with tempfile.SpooledTemporaryFile(_SPILL_BYTES) as lines:
         digest = hashlib.sha256()
         for change in changes:
             line = json.dumps(_line(change), separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
