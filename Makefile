@@ -91,7 +91,7 @@ bench: $(STAMPS)/core ## Measure, against something run in the same minute
 .PHONY: soak
 soak: $(STAMPS)/core ## Torture lease and datastore, play seeds, explore the model; SECONDS says how long each, SEED repeats a run
 	$(BIN)/python -m tests.torture --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
-	TENURE_TORTURE_SECONDS=$(SECONDS) $(BIN)/python -m pytest -q tests/torture/test_datastore.py
+	TENURE_TORTURE_SECONDS=$(SECONDS) $(BIN)/python -m pytest -q tests/torture/test_datastore.py tests/torture/test_bucket.py
 	$(BIN)/python -m tests.simulation --seconds $(SECONDS)
 	$(BIN)/python -m tests.model --soak --states 1000000
 

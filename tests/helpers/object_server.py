@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
+import random
 import socket
 import socketserver
 import threading
@@ -61,6 +62,10 @@ class Fault:
         """Apply, then end the connection."""
         self.after = _drop
 
+    def lose_replies(self, share: float) -> None:
+        """The same at some of them, by chance."""
+        self.after = lambda request: _drop(request) if random.random() < share else None
+
     def answer(self, status: int, code: str = "TestError", *, applied: bool = False, **headers: str) -> None:
         """Answer so, with or without applying."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -101,7 +106,7 @@ class ObjectServer:
         calls: what was asked, in order.
     """
 
-    def __init__(self, dialect: Dialect = "s3", *, page: int | None = None) -> None:
+    def __init__(self, dialect: Dialect = "s3", *, page: int | None = None, host: str = "127.0.0.1") -> None:
         self.dialect = dialect
         self.ignores: set[Literal["create", "replace", "replace-absent"]] = set()
         self.missing = False
@@ -117,7 +122,7 @@ class ObjectServer:
         self._kept: list[Request] = []
         self._closed = threading.Event()
         self._connections: set[socket.socket] = set()
-        self._server = _Server(self)
+        self._server = _Server(self, host)
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def __enter__(self) -> ObjectServer:
@@ -128,7 +133,8 @@ class ObjectServer:
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        host, port = self._server.server_address[:2]
+        return f"http://{host!s}:{port}"
 
     def url(self, prefix: str = "team/store") -> str:
         return dialects.url_of(self.dialect, self.endpoint, prefix)
@@ -343,9 +349,9 @@ class _Server(socketserver.ThreadingTCPServer):
     block_on_close = False
     request_queue_size = 256
 
-    def __init__(self, objects: ObjectServer) -> None:
+    def __init__(self, objects: ObjectServer, host: str) -> None:
         self._objects = objects
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__((host, 0), _Handler)
 
     def process_request_thread(self, request: object, client_address: object) -> None:
         assert isinstance(request, socket.socket)

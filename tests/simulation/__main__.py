@@ -7,10 +7,18 @@ import itertools
 import logging
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 
 from tests.simulation import files, ledger
+from tests.simulation.bucket import bucket
 
-SCENES = {"ledger": ledger.play, "files": files.play}
+SCENES: dict[str, Callable[[int], ledger.Result]] = {
+    "ledger": ledger.play,
+    "ledger-bucket": partial(ledger.play, access=bucket),
+    "files": files.play,
+    "files-bucket": partial(files.play, access=bucket),
+}
 
 
 def main() -> int:

@@ -18,7 +18,7 @@ from tests.simulation.isolation import isolated
 from tests.simulation.ledger import Result, in_memory
 from tests.simulation.record import History, Operation, check
 from tests.simulation.scheduler import Actor, Scheduler
-from tests.simulation.world import Rates, SimulatedAsker, SimulatedClock, SimulatedStore, World, weather
+from tests.simulation.world import Access, Rates, SimulatedAsker, SimulatedClock, World, plain, weather
 
 # Whose files lie where: two writers share a checkout, and each reader follows in that of a writer.
 _WRITERS = {"writer-0": "shared", "writer-1": "shared", "writer-2": "alone"}
@@ -29,7 +29,8 @@ _NAMES = ("a", "b", "dir/c", "dir/d")
 class Files:
     """One run."""
 
-    def __init__(self, seed: int, directory: Path, rates: Rates | None = None) -> None:
+    def __init__(self, seed: int, directory: Path, rates: Rates | None = None, access: Access = plain) -> None:
+        self.access = access
         self.scheduler = Scheduler(seed)
         self.world = World(self.scheduler, rates or weather(self.scheduler.random, 0.25))
         self.history = History()
@@ -86,7 +87,7 @@ class Files:
         while True:
             try:
                 patience = self.scheduler.random.choice((0.0, 1.0))
-                store = SimulatedStore(self.world, actor)
+                store = self.access(self.world, actor, clock)
                 datastore = Datastore(store, ttl=3.0, skew=1.0, clock=clock, patience_s=patience)
                 checkout = datastore.checkout(self.directory / place)
             except Error:
@@ -203,7 +204,7 @@ def _was_prepared(checkout: Checkout, operation: Operation) -> bool:
     return entry is not None and entry.state != "withdrawn"
 
 
-def play(seed: int, steps: int = 3000, rates: Rates | None = None) -> Result:
+def play(seed: int, steps: int = 3000, rates: Rates | None = None, *, access: Access = plain) -> Result:
     """One seed, from its beginning to its end."""
     with (
         # So that small files show what large ones do, and few commits what thousands do.
@@ -212,6 +213,6 @@ def play(seed: int, steps: int = 3000, rates: Rates | None = None) -> Result:
         mock.patch.object(_writer, "SNAPSHOT_EVERY", 7),
         tempfile.TemporaryDirectory(dir=in_memory()) as directory,
     ):
-        result = Files(seed, Path(directory), rates).run(steps)
+        result = Files(seed, Path(directory), rates, access).run(steps)
     result.seed = seed
     return result

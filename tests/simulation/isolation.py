@@ -13,6 +13,7 @@ from tenure._commit import _standing
 from tenure._lease import _forsaken, _tenancy, _waiting
 from tenure._lease._hold import Hold
 from tenure._lease._lifelines import Lifelines
+from tests.simulation.bucket import small
 from tests.simulation.scheduler import Actor
 from tests.simulation.world import SimulatedAsker, World, pause
 
@@ -64,6 +65,7 @@ def isolated(world: World) -> Iterator[None]:
         return [SimulatedAsker(world, number).judge(record) for record in records]
 
     with ExitStack() as stack:
+        stack.enter_context(small(world))
         for module, name, value in (
             (_tenancy, "_registry", PerActor(world, dict)),
             (_tenancy, "_turns", PerActor(world, dict)),

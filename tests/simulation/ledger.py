@@ -17,7 +17,7 @@ from tenure._lease._hold import Hold
 from tests.simulation.isolation import isolated
 from tests.simulation.record import History, check
 from tests.simulation.scheduler import Actor, Scheduler
-from tests.simulation.world import Rates, SimulatedAsker, SimulatedClock, SimulatedStore, World, weather
+from tests.simulation.world import Access, Rates, SimulatedAsker, SimulatedClock, World, plain, weather
 
 _WRITERS, _READERS = 3, 2
 
@@ -40,7 +40,8 @@ class Result:
 class Ledger:
     """One run."""
 
-    def __init__(self, seed: int, directory: Path, rates: Rates | None = None) -> None:
+    def __init__(self, seed: int, directory: Path, rates: Rates | None = None, access: Access = plain) -> None:
+        self.access = access
         self.scheduler = Scheduler(seed)
         self.world = World(self.scheduler, rates or weather(self.scheduler.random))
         self.history = History()
@@ -83,7 +84,7 @@ class Ledger:
         number = next(number for number, one in self.world.incarnations.items() if one is actor)
         chance = self.scheduler.random
         clock = SimulatedClock(self.world, actor)
-        store = SimulatedStore(self.world, actor)
+        store = self.access(self.world, actor, clock)
         lease = WriterLease(store, ttl=3.0, skew=1.0, clock=clock)
         asker = SimulatedAsker(self.world, number)
         lease._asker = lease._observer._asker = asker
@@ -155,7 +156,7 @@ class Ledger:
 
     def _reads(self, actor: Actor, name: str) -> None:
         clock = SimulatedClock(self.world, actor)
-        log = CommitLog(SimulatedStore(self.world, actor), clock=clock)
+        log = CommitLog(self.access(self.world, actor, clock), clock=clock)
         followed: list[str] = []
         # Begun anew after each crash: what a reader keeps of its own is not what is looked at here.
         self.history.readers.setdefault(name, []).append(followed)
@@ -173,10 +174,10 @@ class Ledger:
             clock.sleep(self.scheduler.random.choice((0.5, 5.0, 30.0)))
 
 
-def play(seed: int, steps: int = 1500, rates: Rates | None = None) -> Result:
+def play(seed: int, steps: int = 1500, rates: Rates | None = None, *, access: Access = plain) -> Result:
     """One seed, from its beginning to its end; the same one always goes the same way."""
     with tempfile.TemporaryDirectory(dir=in_memory()) as directory:
-        result = Ledger(seed, Path(directory), rates).run(steps)
+        result = Ledger(seed, Path(directory), rates, access).run(steps)
     result.seed = seed
     return result
 

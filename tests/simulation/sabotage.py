@@ -8,8 +8,11 @@ from typing import Any
 from unittest import mock
 
 from tenure._commit import _collect, _log, _positions, _put, _seal
+from tenure._store import _object
+from tenure._store._object_answers import Answer
 from tenure.errors import StoreError, StoreUnavailableError
 from tenure.stores import Created
+from tests.simulation import bucket
 from tests.simulation.world import SimulatedStore
 
 
@@ -90,6 +93,46 @@ def a_lower_fence_is_let_in() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def a_refusal_is_somebody_elses_success() -> Iterator[None]:
+    """A bucket's 412 is believed: it is not looked at whether the bytes are those that were sent a moment before."""
+
+    def meets(self: _object._Effort, answer: Answer) -> None:
+        original(self, answer)
+        if answer.kind == "refused":
+            raise StoreUnavailableError("somebody else was first", applied=False)
+
+    original = _object._Effort.meets
+    with mock.patch.object(_object._Effort, "meets", meets):
+        yield
+
+
+@contextmanager
+def a_fault_of_the_server_is_a_no() -> Iterator[None]:
+    """A 500 is taken for "not applied"."""
+
+    def meets(self: _object._Effort, answer: Answer) -> None:
+        original(self, answer._replace(kind="unsent") if answer.status >= 500 else answer)
+        if answer.status >= 500:
+            raise self.is_over()
+
+    original = _object._Effort.meets
+    with mock.patch.object(_object._Effort, "meets", meets):
+        yield
+
+
+@contextmanager
+def an_unproven_bucket() -> Iterator[None]:
+    """The bucket takes conditions and does not keep them, and nobody has tried."""
+
+    def put(self: bucket._Client, key: str, data: Any, **options: Any) -> Any:
+        return original(self, key, data, **{**options, "mode": "overwrite"})
+
+    original = bucket._Client.put
+    with mock.patch.object(bucket._Client, "put", put):
+        yield
+
+
 # Rarer ones (a seal that is not looked at again, a reader of ghosts) need more steps in one order than chance gives; the model in
 # tests/model explores every order, and has them.
 SABOTAGE: tuple[Callable[[], AbstractContextManager[None]], ...] = (
@@ -98,4 +141,10 @@ SABOTAGE: tuple[Callable[[], AbstractContextManager[None]], ...] = (
     unclear_is_failure,
     seals_are_collected,
     a_lower_fence_is_let_in,
+)
+# Of the code for buckets, which only a bucket shows.
+OF_BUCKETS: tuple[Callable[[], AbstractContextManager[None]], ...] = (
+    a_refusal_is_somebody_elses_success,
+    a_fault_of_the_server_is_a_no,
+    an_unproven_bucket,
 )

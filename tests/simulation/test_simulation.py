@@ -10,12 +10,16 @@ import pytest
 
 from tenure._commit._entry import Entry
 from tests.simulation import files, ledger
+from tests.simulation.bucket import bucket
 from tests.simulation.record import History, check
-from tests.simulation.sabotage import SABOTAGE
+from tests.simulation.sabotage import OF_BUCKETS, SABOTAGE
+from tests.simulation.world import Access, plain
 
 # In blocks, so that they are shared between workers; a failing seed is played again by `python -m tests.simulation --seed N`.
 _BLOCK = 50
 _LEDGER_SEEDS, _FILES_SEEDS = 2000, 200
+# The first of the same on a bucket, which takes some times as long; `python -m tests.simulation` plays on.
+_LEDGER_SEEDS_ON_A_BUCKET, _FILES_SEEDS_ON_A_BUCKET = 250, 50
 # Each of these was wrong once.
 _FOUND = {"a snapshot's failure was reported as that of the commit before it": 30}
 
@@ -49,20 +53,44 @@ def test_what_writers_of_a_datastore_were_told_is_true_and_their_files_are_right
     assert sum(result.faults for result in results) > 50
 
 
+@pytest.mark.parametrize("first", range(0, _LEDGER_SEEDS_ON_A_BUCKET, _BLOCK))
+def test_what_writers_of_a_log_in_a_bucket_were_told_is_true(first: int) -> None:
+    results = [ledger.play(seed, access=bucket) for seed in range(first, first + _BLOCK)]
+    assert [result for result in results if result.wrong] == []
+    assert sum(result.landed for result in results) > 100
+    assert sum(result.faults for result in results) > 500
+    assert sum(result.crashes for result in results) > 10
+
+
+@pytest.mark.parametrize("first", range(0, _FILES_SEEDS_ON_A_BUCKET, _BLOCK // 2))
+def test_what_writers_of_a_datastore_in_a_bucket_were_told_is_true_and_their_files_are_right(first: int) -> None:
+    results = [files.play(seed, access=bucket) for seed in range(first, first + _BLOCK // 2)]
+    assert [result for result in results if result.wrong] == []
+    assert sum(result.landed for result in results) > 50
+    assert sum(result.faults for result in results) > 100
+
+
 @pytest.mark.parametrize("what", _FOUND)
 def test_a_seed_that_was_wrong_once_is_right(what: str) -> None:
     assert files.play(_FOUND[what]).wrong == []
 
 
 @pytest.mark.parametrize("seed", [3, 28])
-def test_a_seed_replays(seed: int) -> None:
-    assert ledger.play(seed) == ledger.play(seed)
+@pytest.mark.parametrize("access", [plain, bucket])
+def test_a_seed_replays(seed: int, access: Access) -> None:
+    assert ledger.play(seed, access=access) == ledger.play(seed, access=access)
 
 
 @pytest.mark.parametrize("sabotage", SABOTAGE, ids=lambda one: str(one.__name__))
 def test_wrong_code_is_noticed(sabotage: Callable[[], AbstractContextManager[None]]) -> None:
     with sabotage():
         assert any(ledger.play(seed).wrong for seed in range(100))
+
+
+@pytest.mark.parametrize("sabotage", OF_BUCKETS, ids=lambda one: str(one.__name__))
+def test_wrong_code_for_buckets_is_noticed(sabotage: Callable[[], AbstractContextManager[None]]) -> None:
+    with sabotage():
+        assert any(ledger.play(seed, access=bucket).wrong for seed in range(100))
 
 
 def commit(slot: int, commit_id: str, fence: int = 1, kind: str = "commit") -> Entry:

@@ -6,18 +6,21 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from tenure import Judgement, ProcessIdentity, Verdict
+from tenure._clock import Clock
 from tenure._commit import _keys
 from tenure._commit._entry import Entry
 from tenure._judgement import RELEASED, Asker
 from tenure._store._records import version_of
 from tenure.errors import StoreUnavailableError
-from tenure.stores import Created, Stored
+from tenure.stores import Created, Store, Stored
 from tests.simulation.scheduler import Actor, CrashError, Scheduler
 
 Answer = TypeVar("Answer")
+# How a process reaches the store of its world.
+Access: TypeAlias = "Callable[[World, Actor, Clock], Store]"
 
 _ALIVE = Judgement(Verdict.ALIVE, "same_start_time", "pidfd")
 _GONE = Judgement(Verdict.GONE, "exited", "pidfd")
@@ -33,6 +36,9 @@ class Rates:
     lost_reply: float = 0.03
     late: float = 0.02
     refused: float = 0.01
+    # Of a bucket alone: that a request is delivered a second time, and that a list leaves out what is new, or everything.
+    twice: float = 0.02
+    stale: float = 0.02
     nap: float = 0.01
     # Of a commit: that a snapshot follows it, and that what it sums up is collected.
     collection: float = 0.15
@@ -50,6 +56,8 @@ def weather(chance: random.Random, scale: float = 1.0) -> Rates:
         lost_reply=usual.lost_reply * factor,
         late=usual.late * factor,
         refused=usual.refused * factor,
+        twice=usual.twice * factor,
+        stale=usual.stale * factor,
         nap=usual.nap * chance.choice((0.3, 1.0, 4.0)) * scale,
         collection=chance.choice((0.05, 0.3, 0.9)),
         arrival=chance.choice((0.2, 0.02)),
@@ -101,6 +109,14 @@ class World:
 
     def apply_delete(self, key: str) -> None:
         self.records.pop(key, None)
+
+    def listed(self) -> list[str]:
+        """The keys that there are, as a bucket shows them: now and then without the newest ones."""
+        keys = list(self.records)
+        if self.scheduler.random.random() < self.rates.stale:
+            self.faults += 1
+            return keys[: -self.scheduler.random.choice((1, 3, len(keys)))]
+        return keys
 
 
 class SimulatedStore:
@@ -165,6 +181,11 @@ class SimulatedStore:
         # The answer takes its time too.
         pause(self._world, self._actor)
         return answer
+
+
+def plain(world: World, actor: Actor, _: Clock) -> Store:
+    """The store, as one process sees it: nothing of any backend between the scene and the faults."""
+    return SimulatedStore(world, actor)
 
 
 def pause(world: World, actor: Actor) -> None:

@@ -1,5 +1,6 @@
 """
-A writer or a reader of a datastore that is going to be killed: `python -m tests.torture.datastore_worker ROLE STORE CHECKOUT EVENTS`.
+A writer or a reader of a datastore that is going to be killed:
+`python -m tests.torture.datastore_worker ROLE STORE CHECKOUT EVENTS TTL`.
 
 Says what it begins and what it was told, a line each, before anything can happen to it.
 """
@@ -14,9 +15,8 @@ import sys
 import time
 from pathlib import Path
 
-from tenure import Checkout, CheckoutWriter, CommitUnknownError, Datastore, Error, FencedError
+from tenure import Checkout, CheckoutWriter, CommitUnknownError, Datastore, Error, FencedError, StoreUnavailableError
 
-TTL, SKEW = 0.4, 0.1
 NAMES = ("a", "b", "dir/c")
 
 
@@ -71,9 +71,19 @@ def say(events: int, line: str) -> None:
     os.write(events, f"{line}\n".encode())
 
 
-def main(role: str, store: str, place: str, log: str) -> None:
+def opened(datastore: Datastore, place: str) -> Checkout | None:
+    """The checkout; None if the store cannot be reached now."""
+    try:
+        return datastore.checkout(place)
+    except StoreUnavailableError:
+        return None
+
+
+def main(role: str, store: str, place: str, log: str, ttl: str) -> None:
     events = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    checkout = Datastore(Path(store), ttl=TTL, skew=SKEW).checkout(place)
+    datastore = Datastore(store if "://" in store else Path(store), ttl=float(ttl), skew=float(ttl) / 4)
+    while (checkout := opened(datastore, place)) is None:
+        time.sleep(0.1)
     {"write": write, "read": read}[role](checkout, events)
 
 

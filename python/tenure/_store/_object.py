@@ -12,9 +12,9 @@ import errno
 import os
 import random
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
-from tenure._clock import SystemClock
+from tenure._clock import Clock, SystemClock
 from tenure._store import _object_blobs as blobs
 from tenure._store._object_answers import Answer, store_error, understood
 from tenure._store._object_probe import Probe
@@ -22,9 +22,6 @@ from tenure._store._object_url import Location
 from tenure._store._protocol import Created, Stored, check_key, check_prefix
 from tenure._store._records import MAX_SIZE_BYTES, check_data
 from tenure.errors import StoreError, StoreUnavailableError
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 Result = TypeVar("Result")
 
@@ -48,10 +45,12 @@ class ObjectStore:
     Args:
         where: bucket, prefix and options.
         attempt_s: seconds for one request; an operation takes twice that at most.
+        clock: times the operations, and waits between attempts.
     """
 
-    def __init__(self, where: Location, *, attempt_s: float | None = None) -> None:
+    def __init__(self, where: Location, *, attempt_s: float | None = None, clock: Clock | None = None) -> None:
         self._where = where
+        self._clock = clock or SystemClock()
         self._attempt_s = where.attempt_s if attempt_s is None else attempt_s
         self._client: Any = None
         self._blob_client: Any = None
@@ -79,10 +78,17 @@ class ObjectStore:
         """Seconds for one request."""
         return self._attempt_s
 
+    @property
+    def clock(self) -> Clock:
+        """What its operations are timed by."""
+        return self._clock
+
     def within(self, seconds: float) -> ObjectStore:
         """The same store, each of whose operations ends within *seconds*."""
         attempt_s = min(self._attempt_s, seconds / _ATTEMPTS)
-        return self if attempt_s == self._attempt_s else ObjectStore(self._where, attempt_s=attempt_s)
+        if attempt_s == self._attempt_s:
+            return self
+        return ObjectStore(self._where, attempt_s=attempt_s, clock=self._clock)
 
     def to_try(self) -> ObjectStore:
         """
@@ -92,7 +98,7 @@ class ObjectStore:
             StoreError: the prefix is somebody else's, or cannot be listed.
         """
         self._probe.refuse_strangers(self)
-        tried = ObjectStore(self._where, attempt_s=self._attempt_s)
+        tried = ObjectStore(self._where, attempt_s=self._attempt_s, clock=self._clock)
         tried._is_tried = True
         return tried
 
@@ -110,7 +116,7 @@ class ObjectStore:
         """As `create`, for scratch keys too, and unproven."""
         effort = _Effort(self, key, "create a record")
         for _ in effort.attempts():
-            answer = effort.ask(lambda api, client: api.put(client, key, data, mode="create", use_multipart=False))
+            answer = effort.ask(lambda client: client.put(key, data, mode="create", use_multipart=False))
             if not isinstance(answer, Answer):
                 return Created(True, data, self._version(answer))
             effort.meets(answer)
@@ -150,7 +156,7 @@ class ObjectStore:
         condition = {"version" if self._where.scheme == "gs" else "e_tag": version}
         effort = _Effort(self, key, "replace a record")
         for _ in effort.attempts():
-            answer = effort.ask(lambda api, client: api.put(client, key, data, mode=condition, use_multipart=False))
+            answer = effort.ask(lambda client: client.put(key, data, mode=condition, use_multipart=False))
             if not isinstance(answer, Answer):
                 return self._version(answer)
             # Absent is the answer of S3 to a condition on a key that is not there.
@@ -213,19 +219,19 @@ class ObjectStore:
     def _page(self, prefix: str, after: str) -> list_[str]:
         size = _PAGE[self._where.scheme]
 
-        def ask(api: ModuleType, client: Any) -> list_[str]:
-            found = api.list(client, prefix or None, offset=after or None, chunk_size=size)
+        def ask(client: Any) -> list_[str]:
+            found = client.list(prefix or None, offset=after or None, chunk_size=size)
             return [one["path"] for one in next(iter(found), ())]
 
         return self._listed(ask, prefix)
 
     def _everything(self, prefix: str) -> list_[str]:
-        def ask(api: ModuleType, client: Any) -> list_[str]:
-            return [one["path"] for one in api.list(client, prefix or None).collect()]
+        def ask(client: Any) -> list_[str]:
+            return [one["path"] for one in client.list(prefix or None).collect()]
 
         return self._listed(ask, prefix)
 
-    def _listed(self, ask: Callable[[ModuleType, Any], list_[str]], prefix: str) -> list_[str]:
+    def _listed(self, ask: Callable[[Any], list_[str]], prefix: str) -> list_[str]:
         effort = _Effort(self, prefix, "list records", writes=False)
         for _ in effort.attempts():
             answer = effort.ask(ask)
@@ -242,7 +248,7 @@ class ObjectStore:
         """As `delete`, for scratch keys too."""
         effort = _Effort(self, key, "delete a record")
         for _ in effort.attempts():
-            answer = effort.ask(lambda api, client: api.delete(client, key))
+            answer = effort.ask(lambda client: client.delete(key))
             if not isinstance(answer, Answer) or answer.kind == "absent":
                 return
             effort.meets(answer)
@@ -263,9 +269,9 @@ class ObjectStore:
         check_key(key)
         return blobs.get(self, key)
 
-    def ask(self, work: Callable[[ModuleType, Any], Result], *, within_s: float | None = None) -> Result | Answer:
+    def ask(self, work: Callable[[Any], Result], *, within_s: float | None = None) -> Result | Answer:
         """
-        Let *work* do one request, with the client's module and a client that has so many seconds for it.
+        Let *work* do one request, with a client that has so many seconds for it.
 
         Nothing is tried again, and nothing that the client says leaves here as an exception.
         """
@@ -276,12 +282,11 @@ class ObjectStore:
         if within_s is not None and within_s < self._attempt_s:
             # Another client takes some milliseconds to make, and comes when seconds are lost already.
             client = self._where.client(max(within_s, _LEAST * self._attempt_s))
-        import obstore  # noqa: PLC0415  an extra, and slow to load
-        import obstore.exceptions  # noqa: PLC0415
+        from obstore.exceptions import BaseError  # noqa: PLC0415  an extra, and slow to load
 
         try:
-            return work(obstore, client)
-        except (obstore.exceptions.BaseError, FileNotFoundError) as error:
+            return work(client)
+        except (BaseError, FileNotFoundError) as error:
             answer = understood(error)
         # Outside the handler, so that what is raised next does not carry the client's own words as its context.
         return answer
@@ -294,8 +299,8 @@ class ObjectStore:
         return self._blob_client
 
     def _get(self, effort: _Effort, key: str) -> Stored | Answer | None:
-        def ask(api: ModuleType, client: Any) -> Stored:
-            found = api.get(client, key)
+        def ask(client: Any) -> Stored:
+            found = client.get(key)
             size = found.meta["size"]
             if size > MAX_SIZE_BYTES:
                 raise _TooLargeError(size)
@@ -326,7 +331,7 @@ class _Effort:
         self._key = key
         self._doing = doing
         self._writes = writes
-        self._clock = SystemClock()
+        self._clock = store.clock
         self._ends = self._clock.elapsed() + _ATTEMPTS * store.attempt_s
         self._last: Answer | None = None
         self.may_have_arrived = False
@@ -347,7 +352,7 @@ class _Effort:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
             yield
 
-    def ask(self, work: Callable[[ModuleType, Any], Result]) -> Result | Answer:
+    def ask(self, work: Callable[[Any], Result]) -> Result | Answer:
         """One request of this operation, within the time that is left for it."""
         return self._store.ask(work, within_s=self._left())
 

@@ -28,7 +28,7 @@ def put(store: ObjectStore, key: str, source: BinaryIO) -> bool:
     first = _filled(source)
     client = store.client_for_blobs()
     if len(first) < _PART_BYTES:
-        answer = store.ask(lambda api, _: api.put(client, key, first, mode="create", use_multipart=False))
+        answer = store.ask(lambda _: client.put(key, first, mode="create", use_multipart=False))
         if not isinstance(answer, Answer):
             return True
         if answer.kind == "refused" and _is_there(store, key):
@@ -41,8 +41,7 @@ def put(store: ObjectStore, key: str, source: BinaryIO) -> bool:
     # Written whatever the outcome of the first request was: it is the same content.
     pieces = _pieces(first, source)
     answer = store.ask(
-        lambda api, _: api.put(
-            client,
+        lambda _: client.put(
             key,
             first if len(first) < _PART_BYTES else pieces,
             use_multipart=len(first) >= _PART_BYTES,
@@ -58,7 +57,7 @@ def put(store: ObjectStore, key: str, source: BinaryIO) -> bool:
 def get(store: ObjectStore, key: str) -> BinaryIO | None:
     """See `ObjectStore.get_stream`."""
     client = store.client_for_blobs()
-    found = store.ask(lambda api, _: api.get(client, key))
+    found = store.ask(lambda _: client.get(key))
     if isinstance(found, Answer):
         if found.kind == "absent":
             return None
@@ -96,7 +95,7 @@ class _Body(io.BufferedIOBase, BinaryIO):
         return found
 
     def _next(self) -> bytes:
-        piece = self._store.ask(lambda _, __: next(self._stream, b""))
+        piece = self._store.ask(lambda _: next(self._stream, b""))
         if isinstance(piece, Answer):
             raise _error(self._store, piece, self._key, "read a blob", applied=False)
         return piece
@@ -119,7 +118,7 @@ def _pieces(first: bytes, source: BinaryIO) -> Iterator[bytes]:
 
 
 def _is_there(store: ObjectStore, key: str) -> bool:
-    answer = store.ask(lambda api, client: api.head(client, key))
+    answer = store.ask(lambda client: client.head(key))
     if not isinstance(answer, Answer):
         return True
     if answer.kind in ("absent", "unclear", "unsent"):
