@@ -89,7 +89,8 @@ class CheckThenPut(FileStore):
         found = self.read(key)
         if found is not None:
             return Created(False, found.data)
-        time.sleep(random.uniform(0.0, 0.3))
+        # Longer than it takes to be broken by force and followed by the next one.
+        time.sleep(random.choice((0.0, 0.6)))
         path = self.path_of(key)
         path.parent.mkdir(exist_ok=True)
         beside = path.with_name(f".{secrets.token_hex(8)}")
