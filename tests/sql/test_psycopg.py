@@ -161,7 +161,8 @@ def test_nobody_commits_in_between(database: Database, connection: psycopg.Conne
 def test_the_fence_waits_for_the_server_no_oftener_than_begin(database: Database) -> None:
     pin = Writer(database.fence()).load().pin
     waits = []
-    with Recorder(database.port) as recorder, connect(recorder.before(dsn(database))) as connection:
+    recorder = Recorder(database.port)
+    with recorder, connect(recorder.before(dsn(database))) as connection:
         cursor = connection.cursor()
         for _ in range(2):
             recorder.forget()
