@@ -18,7 +18,6 @@ import pytest
 
 from tenure import Checkout, Datastore, WriterBusyError
 from tenure._commit._author import Author
-from tenure._commit._outbox import Outbox
 from tenure._lease import _keys
 from tenure.testing import ManualClock
 from tests.helpers import holders, independent, processes
@@ -96,8 +95,8 @@ def test_the_planted_record_of_such_a_writer_is_refused_everywhere(place: Path) 
     """The same without a container: lease refused, files untouched, entry not landed."""
     foreign_writer(place, ttl=30.0, skew=10.0)
     refused(place)
-    with Outbox(opened(place).catalog.database) as outbox:
-        assert [entry.state for entry in outbox.entries()][-1] == "prepared"
+    with opened(place) as checkout:
+        assert [entry.state for entry in checkout.outbox.entries()][-1] == "prepared"
 
 
 @pytest.mark.parametrize("age", [35.0, 41.0, 3600.0])

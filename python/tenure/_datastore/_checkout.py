@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -14,13 +13,13 @@ from tenure._commit._marker import CrashMarker, Run
 from tenure._commit._outbox import Outbox
 from tenure._commit._standing import Standings, treatment
 from tenure._commit._writer import LogWriter
-from tenure._datastore._apply import Applier
 from tenure._datastore._catalog import Catalog
 from tenure._datastore._landing import Lander
 from tenure._datastore._lock import CheckoutLock
 from tenure._datastore._names import RESERVED
 from tenure._datastore._recovery import Recovered, interrupted_runs, restore
 from tenure._datastore._retention import Retained
+from tenure._datastore._workspace import Progress, Workspace
 from tenure._datastore._worktree import Worktree
 from tenure._datastore._writer import CheckoutWriter
 from tenure._judgement import LIFELINE_HELD
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 _FAR = 1000
 # How long a catch-up waits for another one, which is at work on the same files and soon done.
 _LOCK_PATIENCE_S = 5.0
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,31 +95,29 @@ class Checkout:
 
     def __init__(self, datastore: Datastore, path: str | os.PathLike[str], *, label: str | None = None) -> None:
         self.path = Path(path).absolute()
-        self.log = datastore.commits
-        self.blobs = datastore.blobs
-        self.label = label
         self._datastore = datastore
         own = self.path / RESERVED
         with told(str(own), "make the checkout"):
             own.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.worktree = Worktree(self.path)
-        self.catalog = Catalog(own / "catalog.db")
-        self._belong_to(datastore)
-        self.outbox = Outbox(self.catalog.database)
-        self.marker = CrashMarker(own)
-        self.snapshot = 0
+        worktree, catalog = Worktree(self.path), Catalog(own / "catalog.db")
+        _belong_to(catalog, datastore, self.path)
+        self.outbox = Outbox(catalog.database)
+        """The commits that are under way here, and those that could not land."""
+        self._work = Workspace(
+            datastore.commits, datastore.blobs, worktree, catalog, self.outbox, CrashMarker(own), label
+        )
         self._lock = CheckoutLock(own)
-        self._lease: WriterLease = datastore.lease(WorksIn(self.catalog.id, str(self.path)), label)
+        self._lease: WriterLease = datastore.lease(WorksIn(catalog.id, str(self.path)), label)
 
     @property
     def id(self) -> str:
         """Names the checkout; drawn when it was made."""
-        return self.catalog.id
+        return self._work.catalog.id
 
     @property
     def position(self) -> int:
         """The version that its files are in; 0 before the first catch-up."""
-        return self.catalog.position
+        return self._work.catalog.position
 
     def writer(self, timeout: float = 0.0, *, progress: Progress | None = None) -> CheckoutWriter:
         """
@@ -144,12 +140,12 @@ class Checkout:
             self._take_lock(max(deadline - clock.elapsed(), min(timeout, _LOCK_PATIENCE_S)))
             return self._begin(hold, progress)
         except BaseException:
-            self.leave(hold)
+            self._leave(hold)
             raise
 
     def _begin(self, hold: Hold, progress: Progress | None) -> CheckoutWriter:
-        log = self.log.open(hold)
-        writer = CheckoutWriter(self, hold, log)
+        log = self._work.log.open(hold)
+        writer = CheckoutWriter(self._work, hold, log, self._leave)
         try:
             writer.recovered = self._recover(writer, log, hold, progress)
         except BaseException:
@@ -158,18 +154,18 @@ class Checkout:
         return writer
 
     def _recover(self, writer: CheckoutWriter, log: LogWriter, hold: Hold, progress: Progress | None) -> Recovered:
-        standings = Standings(self._lease, fence=hold.fence)
-        runs = interrupted_runs(self.marker, standings)
+        work, standings = self._work, Standings(self._lease, fence=hold.fence)
+        runs = interrupted_runs(work.marker, standings)
         if runs:
             # To recover is to change files, and who dies in it has died like any other.
             writer.begin()
-        lander = Lander(self.log, log, self.blobs, self.outbox)
-        landed = self.outbox.recover(hold, lander.land, standings=standings, progress=progress)
+        lander = Lander(work.log, log, work.blobs, work.outbox)
+        landed = work.outbox.recover(hold, lander.land, standings=standings, progress=progress)
         died = max((run.author.fence or 0 for run in runs), default=0)
-        applier = self.applier(aside=f"interrupted/{died}" if died else "aside", progress=progress)
-        applier.follow(self.log.read(after=self._start()))
-        self.snapshot = self.log.newest_snapshot()
-        restored = restore(runs, self.marker, hold, worktree=self.worktree, catalog=self.catalog, applier=applier)
+        applier = work.applier(aside=f"interrupted/{died}" if died else "aside", progress=progress)
+        applier.follow(work.log.read(after=self._start()))
+        work.snapshot = work.log.newest_snapshot()
+        restored = restore(runs, work, hold, applier)
         fences = tuple(run.author.fence or 0 for run in runs)
         return Recovered(landed, fences, tuple(applier.moved_aside), restored)
 
@@ -189,12 +185,12 @@ class Checkout:
         self._take_lock(_LOCK_PATIENCE_S)
         try:
             if self._is_clear():
-                applier = self.applier(aside="aside", before_batch=self._refuse_if_not_clear, progress=progress)
-                files = applier.follow(self.log.read(after=self._start()))
+                applier = self._work.applier(aside="aside", before_batch=self._refuse_if_not_clear, progress=progress)
+                files = applier.follow(self._work.log.read(after=self._start()))
                 return CaughtUp(before, self.position, files, tuple(applier.moved_aside))
         finally:
             self._lock.release()
-            self.worktree.forget()
+            self._work.worktree.forget()
         # In-place changes cannot be fenced: only under a claim of our own is it certain that nobody is at it.
         with self.writer(progress=progress) as writer:
             recovered = writer.recovered
@@ -237,17 +233,17 @@ class Checkout:
             path=self.path,
             url=self._datastore.url,
             position=self.position,
-            newest=self.log.head,
+            newest=self._work.log.head,
             lease=self._lease.inspect(),
-            runs=tuple(self.marker.runs(Standings(self._lease))),
+            runs=tuple(self._work.marker.runs(Standings(self._lease))),
             prepared=self.outbox.count("prepared") + self.outbox.count("landing"),
             conflicted=self.outbox.count("conflicted"),
         )
 
     def close(self) -> None:
         """Close its files. A writer of it is closed first, by whoever has it."""
-        self.worktree.forget()
-        self.catalog.close()
+        self._work.worktree.forget()
+        self._work.catalog.close()
 
     def __enter__(self) -> Checkout:
         return self
@@ -260,19 +256,9 @@ class Checkout:
     def __repr__(self) -> str:
         return f"<Checkout {self.path} of {self._datastore.url}>"
 
-    # What follows is for the writer, which is of this room.
-
-    def applier(
-        self, *, aside: str, before_batch: Callable[[], None] | None = None, progress: Progress | None = None
-    ) -> Applier:
-        """What brings files into a committed state."""
-        return Applier(
-            self.worktree, self.catalog, self.blobs, aside=aside, before_batch=before_batch, progress=progress
-        )
-
-    def leave(self, hold: Hold) -> None:
+    def _leave(self, hold: Hold) -> None:
         """Let go of the files, and then of the lease."""
-        self.worktree.forget()
+        self._work.worktree.forget()
         self._lock.release()
         hold.release()
 
@@ -283,7 +269,7 @@ class Checkout:
     def _start(self) -> int:
         """After which slot to read on."""
         position = self.position
-        newest = self.log.newest_snapshot()
+        newest = self._work.log.newest_snapshot()
         return newest - 1 if newest and (position == 0 or newest > position + _FAR) else position
 
     def _is_clear(self) -> bool:
@@ -294,7 +280,7 @@ class Checkout:
             WriterBusyError: somebody is at work on them, or may be.
         """
         standings = Standings(self._lease)
-        clear = not interrupted_runs(self.marker, standings)
+        clear = not interrupted_runs(self._work.marker, standings)
         seen = self._lease.inspect()
         if seen.checkout is None or seen.checkout.id != self.id or _has_let_go(seen):
             return clear
@@ -335,21 +321,22 @@ class Checkout:
             retry_after_s=None,
         )
 
-    def _belong_to(self, datastore: Datastore) -> None:
-        found = self.catalog.about("datastore")
-        if found is None:
-            self.catalog.note("datastore", datastore.id)
-            self.catalog.note("url", datastore.url)
-        elif found != datastore.id:
-            self.catalog.close()
-            raise RecordError(
-                f"this checkout is one of another datastore. checkout=`{self.path}`, its datastore=`{found}`, "
-                f"this one=`{datastore.id}`",
-                hint="choose another directory, or the datastore that it was made from",
-                key=str(self.path),
-                reason="another datastore",
-            )
-
 
 def _has_let_go(seen: LeaseStatus) -> bool:
     return seen.judgement is not None and seen.judgement.reason == "released"
+
+
+def _belong_to(catalog: Catalog, datastore: Datastore, path: Path) -> None:
+    found = catalog.about("datastore")
+    if found is None:
+        catalog.note("datastore", datastore.id)
+        catalog.note("url", datastore.url)
+    elif found != datastore.id:
+        catalog.close()
+        raise RecordError(
+            f"this checkout is one of another datastore. checkout=`{path}`, its datastore=`{found}`, "
+            f"this one=`{datastore.id}`",
+            hint="choose another directory, or the datastore that it was made from",
+            key=str(path),
+            reason="another datastore",
+        )

@@ -13,9 +13,8 @@ from tenure._commit._marker import CrashMarker, Run
 from tenure._commit._outbox_recovery import RecoveryReport
 from tenure._commit._standing import Standings
 from tenure._datastore._apply import Applier
-from tenure._datastore._catalog import Catalog
 from tenure._datastore._staging import Journal
-from tenure._datastore._worktree import Worktree
+from tenure._datastore._workspace import Workspace
 from tenure._failpoints import reach
 from tenure._lease._hold import Hold
 from tenure.errors import WriterBusyError
@@ -74,26 +73,24 @@ def busy(run: Run) -> WriterBusyError:
     )
 
 
-def restore(
-    runs: list[Run], marker: CrashMarker, hold: Hold, *, worktree: Worktree, catalog: Catalog, applier: Applier
-) -> int:
+def restore(runs: list[Run], work: Workspace, hold: Hold, applier: Applier) -> int:
     """Put back what was committed, where *runs* have left something else; how many files."""
     if not runs:
         return 0
-    restored = sum(applier.restore(tracked) for tracked in catalog.files())
+    restored = sum(applier.restore(tracked) for tracked in work.catalog.files())
     reach("checkout.restored")
     for run in runs:
         if run.author.fence is None:
             continue
-        journal = Journal(worktree.own, run.author.fence)
+        journal = Journal(work.worktree.own, run.author.fence)
         for name in journal.names():
             # What it had made anew, and never committed.
-            if catalog.get(name) is None and worktree.stamp(name) is not None:
+            if work.catalog.get(name) is None and work.worktree.stamp(name) is not None:
                 applier.move_aside(name)
         journal.remove()
-    worktree.clear_temporary()
+    work.worktree.clear_temporary()
     reach("checkout.cleaned")
     for run in runs:
-        marker.clear(run, hold)
+        work.marker.clear(run, hold)
         reach("checkout.cleared")
     return restored

@@ -20,7 +20,7 @@ from tenure.errors import FencedError, StoreCannotLockError
 
 if TYPE_CHECKING:
     from tenure._commit._entry import Entry
-    from tenure._datastore._checkout import Checkout
+    from tenure._datastore._workspace import Workspace
     from tenure._datastore._writer import CheckoutWriter
 
 # Keys in one commit, which is bounded.
@@ -57,48 +57,48 @@ def check_terms(keep: int | None, older_than: float | None) -> None:
         raise ValueError(f"older_than must be 0 or more seconds, not {older_than!r}")
 
 
-def retain(writer: CheckoutWriter, checkout: Checkout, log: LogWriter, wanted: int) -> Retained:
+def retain(writer: CheckoutWriter, workspace: Workspace, log: LogWriter, wanted: int) -> Retained:
     """Give up what is older than the version *wanted*, as far as that goes; see `Checkout.retain`."""
     try:
         writer.hold.check()
-        return _retain(writer, checkout, log, wanted)
+        return _retain(writer, workspace, log, wanted)
     except (FencedError, StoreCannotLockError) as error:
         return Retained(skipped=str(error))
 
 
-def _retain(writer: CheckoutWriter, checkout: Checkout, log: LogWriter, wanted: int) -> Retained:
-    undecided = checkout.outbox.undecided_floor()
+def _retain(writer: CheckoutWriter, workspace: Workspace, log: LogWriter, wanted: int) -> Retained:
+    undecided = workspace.outbox.undecided_floor()
     if undecided is not None:
         wanted = min(wanted, undecided)
-    position = checkout.catalog.position
-    if wanted >= position and checkout.snapshot < position:
+    position = workspace.catalog.position
+    if wanted >= position and workspace.snapshot < position:
         # Only the newest state is wanted, and nothing sums it up yet.
         position = wanted = writer.snapshot().slot
-    floor = max((slot for slot in checkout.log.snapshots() if slot <= wanted), default=0)
+    floor = max((slot for slot in workspace.log.snapshots() if slot <= wanted), default=0)
     # Before anything is condemned: what was condemned by earlier passes nobody refers to since.
-    ripe = [key for key, slot in checkout.catalog.condemned() if slot <= position]
+    ripe = [key for key, slot in workspace.catalog.condemned() if slot <= position]
     entries = 0
-    if floor > checkout.log.floor:
+    if floor > workspace.log.floor:
         entries = log.collect(floor, undecided=undecided)
         reach("retention.collected")
-    condemned = _condemn(checkout, log, set(ripe))
+    condemned = _condemn(workspace, log, set(ripe))
     reach("retention.condemned")
     deleted = 0
     for key in ripe:
         if deleted % 100 == 0:
             writer.hold.check()
-        checkout.blobs.delete(key)
+        workspace.blobs.delete(key)
         reach("retention.deleted")
         deleted += 1
     # Not our own: under this hold such a name is never used again, as a delete of it may still be on its way.
-    checkout.catalog.forget_condemned([key for key in ripe if _fence_of(key) != log.fence])
-    return Retained(None, max(checkout.log.floor, 1), entries, condemned, deleted)
+    workspace.catalog.forget_condemned([key for key in ripe if _fence_of(key) != log.fence])
+    return Retained(None, max(workspace.log.floor, 1), entries, condemned, deleted)
 
 
-def oldest_wanted(checkout: Checkout, keep: int | None, older_than: float | None) -> int:
+def oldest_wanted(workspace: Workspace, keep: int | None, older_than: float | None) -> int:
     """The oldest version that must stay readable."""
-    position = checkout.catalog.position
-    commits = [entry for entry in checkout.log.read(after=checkout.log.floor) if entry.kind == "commit"]
+    position = workspace.catalog.position
+    commits = [entry for entry in workspace.log.read(after=workspace.log.floor) if entry.kind == "commit"]
     wanted: list[int] = []
     if keep is not None:
         wanted.append(commits[-keep].slot if len(commits) >= keep > 1 else position if keep == 1 else 0)
@@ -121,25 +121,25 @@ def _fence_of(key: str) -> int | None:
     return None if content is None else content.fence
 
 
-def _condemn(checkout: Checkout, log: LogWriter, before: set[str]) -> int:
+def _condemn(workspace: Workspace, log: LogWriter, before: set[str]) -> int:
     """Condemn, by commits, what no version that is kept and no prepared commit refers to."""
-    used = {content.key for content in _used(checkout)}
-    unused = [key for key in checkout.blobs.names() if key not in used and key not in before]
+    used = {content.key for content in _used(workspace)}
+    unused = [key for key in workspace.blobs.names() if key not in used and key not in before]
     for start in range(0, len(unused), _CONDEMNED_AT_ONCE):
         page = unused[start : start + _CONDEMNED_AT_ONCE]
-        body = collect_body((), checkout.blobs, log.fence, message="condemn content that nobody uses", condemned=page)
+        body = collect_body((), workspace.blobs, log.fence, message="condemn content that nobody uses", condemned=page)
         done = log.commit(body.to_json())
-        with checkout.catalog.database.transaction():
-            checkout.catalog.condemn(page, done.slot)
-            checkout.catalog.apply((), (), done.slot)
+        with workspace.catalog.database.transaction():
+            workspace.catalog.condemn(page, done.slot)
+            workspace.catalog.apply((), (), done.slot)
     return len(unused)
 
 
-def _used(checkout: Checkout) -> Iterator[Content]:
-    for entry in checkout.log.read(after=checkout.log.floor - 1):
+def _used(workspace: Workspace) -> Iterator[Content]:
+    for entry in workspace.log.read(after=workspace.log.floor - 1):
         body = body_of(entry)
-        yield from body.blobs(body.read(checkout.blobs))
+        yield from body.blobs(body.read(workspace.blobs))
     for state in ("prepared", "landing", "conflicted"):
-        for kept in checkout.outbox.entries(state):
+        for kept in workspace.outbox.entries(state):
             body = body_of(Prepared(kept.commit_id, kept.slot or 1, kept.data).entry)
-            yield from body.blobs(body.read(checkout.blobs))
+            yield from body.blobs(body.read(workspace.blobs))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import BinaryIO, cast
 
 from tenure._commit._author import Author
 from tenure._commit._marker import Mark
@@ -18,14 +19,12 @@ from tenure._datastore._names import normal
 from tenure._datastore._recovery import Recovered
 from tenure._datastore._retention import Retained, check_terms, oldest_wanted, retain
 from tenure._datastore._staging import Journal, Staged, Staging
+from tenure._datastore._workspace import Workspace
 from tenure._datastore._worktree import Digest, digest_of, writing
 from tenure._failpoints import reach
 from tenure._lease._hold import Hold
 from tenure._store._tree import write_all
 from tenure.errors import CommitUnknownError, ContentMismatchError, Error, FencedError, HoldError
-
-if TYPE_CHECKING:
-    from tenure._datastore._checkout import Checkout
 
 # After how many entries the next commit makes a snapshot, so that nobody has to read further back; or after a quarter as many
 # as there are files, so that a large datastore does not write its whole list over and over.
@@ -41,12 +40,13 @@ class CheckoutWriter:
     is closed, or when the process dies, is moved aside, and what was committed is put back.
     """
 
-    def __init__(self, checkout: Checkout, hold: Hold, log: LogWriter) -> None:
-        self._checkout = checkout
+    def __init__(self, workspace: Workspace, hold: Hold, log: LogWriter, leave: Callable[[Hold], None]) -> None:
+        self._workspace = workspace
+        self._leave = leave
         self._hold = hold
         self._log = log
-        self._staging = Staging(checkout.catalog)
-        self._journal = Journal(checkout.worktree.own, hold.fence)
+        self._staging = Staging(workspace.catalog)
+        self._journal = Journal(workspace.worktree.own, hold.fence)
         self._mark: Mark | None = None
         # Until it is decided, here and in the outbox: nothing else may be meant for its slot.
         self._pending: Prepared | None = None
@@ -67,7 +67,7 @@ class CheckoutWriter:
     @property
     def position(self) -> int:
         """The version that it builds on: the newest one."""
-        return self._checkout.catalog.position
+        return self._workspace.catalog.position
 
     def put(self, name: str, source: bytes | str | os.PathLike[str] | BinaryIO | None = None) -> None:
         """
@@ -95,7 +95,7 @@ class CheckoutWriter:
 
     def _put(self, name: str, source: bytes | BinaryIO | None) -> None:
         self._begin(name)
-        worktree = self._checkout.worktree
+        worktree = self._workspace.worktree
         kept = bytearray()
         if isinstance(source, bytes):
             digest = Digest(len(source), hashlib.sha256(source).hexdigest())
@@ -136,11 +136,11 @@ class CheckoutWriter:
         """
         name = normal(name)
         self._usable()
-        tracked = self._checkout.catalog.get(name)
+        tracked = self._workspace.catalog.get(name)
         if self._staging.files.get(name, tracked) is None:
             raise FileNotFoundError(f"there is no file {name!r} in the datastore")
         self._begin(name)
-        self._checkout.worktree.remove(name)
+        self._workspace.worktree.remove(name)
         self._staging.add(name, None)
         reach("checkout.put")
 
@@ -176,10 +176,10 @@ class CheckoutWriter:
         if not changes:
             self._staging.clear()
             return None
-        body = collect_body(changes, self._checkout.blobs, self.fence, message=message)
+        body = collect_body(changes, self._workspace.blobs, self.fence, message=message)
         reach("checkout.stored")
         prepared = self._pending = self._log.prepare(body.to_json(), id=id)
-        self._checkout.outbox.prepare(
+        self._workspace.outbox.prepare(
             prepared.id, prepared.data, author=Author.from_hold(self._hold), slot=prepared.slot
         )
         done = self._put_prepared(prepared)
@@ -198,7 +198,7 @@ class CheckoutWriter:
         check_terms(keep, older_than)
         self._usable()
         self._settle()
-        return retain(self, self._checkout, self._log, oldest_wanted(self._checkout, keep, older_than))
+        return retain(self, self._workspace, self._log, oldest_wanted(self._workspace, keep, older_than))
 
     def close(self) -> tuple[str, ...]:
         """
@@ -219,7 +219,7 @@ class CheckoutWriter:
                     self._mark.finish()
         finally:
             self._journal.close()
-            self._checkout.leave(self._hold)
+            self._leave(self._hold)
         return moved
 
     def __enter__(self) -> CheckoutWriter:
@@ -231,12 +231,12 @@ class CheckoutWriter:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<CheckoutWriter fence {self.fence} in {self._checkout.path}>"
+        return f"<CheckoutWriter fence {self.fence} in {self._workspace.worktree.root}>"
 
     def begin(self) -> None:
         """Say, durably, that files are about to be changed; once. For recovery, which is as much under way as a put."""
         if self._mark is None:
-            self._mark = self._checkout.marker.begin(self._hold, label=self._checkout.label)
+            self._mark = self._workspace.marker.begin(self._hold, label=self._workspace.label)
 
     def _begin(self, name: str) -> None:
         self._hold.check_here()
@@ -245,7 +245,7 @@ class CheckoutWriter:
         reach("checkout.noted")
 
     def _changes(self) -> list[Change]:
-        catalog = self._checkout.catalog
+        catalog = self._workspace.catalog
         changes: list[Change] = []
         for name in sorted(self._staging.files):
             staged, tracked = self._staging.files[name], catalog.get(name)
@@ -261,7 +261,7 @@ class CheckoutWriter:
         size, sha256 = staged.digest
         if staged.data is not None:
             return Content(size, sha256, data=staged.data)
-        catalog = self._checkout.catalog
+        catalog = self._workspace.catalog
         content = catalog.blob_of(size, sha256) or Content(size, sha256, fence=self.fence)
         while catalog.is_condemned(content.key):
             content = Content(size, sha256, fence=self.fence, turn=content.turn + 1)
@@ -269,11 +269,11 @@ class CheckoutWriter:
         def mismatch(found_size: int, found_sha256: str) -> ContentMismatchError:
             return self._mismatch(name, staged.digest, f"{found_size}:{found_sha256}")
 
-        there = self._checkout.worktree.open(name)
+        there = self._workspace.worktree.open(name)
         if there is None:
             raise self._mismatch(name, staged.digest, "missing")
         with Checked(there, size, sha256, mismatch) as source:
-            self._checkout.blobs.put(content, cast("BinaryIO", source))
+            self._workspace.blobs.put(content, cast("BinaryIO", source))
             # A blob that was there already has not been compared with the file.
             while source.read(_PIECE):
                 pass
@@ -300,7 +300,7 @@ class CheckoutWriter:
 
     def _withdraw(self, prepared: Prepared, reason: Error | None) -> None:
         """Take back what the log has refused, or what was never sent to it."""
-        if self._checkout.outbox.get(prepared.id) is not None and not self._checkout.outbox.withdraw(prepared.id):
+        if self._workspace.outbox.get(prepared.id) is not None and not self._workspace.outbox.withdraw(prepared.id):
             # Somebody recovers this checkout at this very moment, and may land it after all.
             raise CommitUnknownError(
                 f"the commit was not accepted, but a recovery has taken it on and may land it. commit_id=`{prepared.id}`",
@@ -318,9 +318,9 @@ class CheckoutWriter:
             if change.content is not None and (staged := self._staging.files[change.name]) is not None
         ]
         gone = [change.name for change in changes if change.content is None]
-        with self._checkout.catalog.database.transaction():
-            self._checkout.outbox.landed(done.id)
-            self._checkout.catalog.apply(changed, gone, done.slot)
+        with self._workspace.catalog.database.transaction():
+            self._workspace.outbox.landed(done.id)
+            self._workspace.catalog.apply(changed, gone, done.slot)
         reach("checkout.recorded")
         self._pending = None
         self._staging.clear()
@@ -343,24 +343,26 @@ class CheckoutWriter:
             # Cut off before it was sent.
             self._withdraw(prepared, None)
             return None
-        self._checkout.outbox.landed(prepared.id)
+        self._workspace.outbox.landed(prepared.id)
         self._pending = None
         self._follow()
         for name, staged in list(self._staging.files.items()):
-            tracked = self._checkout.catalog.get(name)
+            tracked = self._workspace.catalog.get(name)
             now = None if tracked is None else (tracked.content.size, tracked.content.sha256)
             if (None if staged is None else staged.digest) == now:
                 del self._staging.files[name]
         return Committed(prepared.id, prepared.slot)
 
     def _follow(self) -> None:
-        checkout = self._checkout
-        checkout.applier(aside=f"interrupted/{self.fence}").follow(checkout.log.read(after=checkout.catalog.position))
+        workspace = self._workspace
+        workspace.applier(aside=f"interrupted/{self.fence}").follow(
+            workspace.log.read(after=workspace.catalog.position)
+        )
 
     def _snapshot_if_due(self) -> None:
-        behind = self._checkout.catalog.position - self._checkout.snapshot
+        behind = self._workspace.catalog.position - self._workspace.snapshot
         # Counted only then: it takes as long as there are files.
-        if behind < SNAPSHOT_EVERY or behind < self._checkout.catalog.count() // 4:
+        if behind < SNAPSHOT_EVERY or behind < self._workspace.catalog.count() // 4:
             return
         try:
             self.snapshot()
@@ -378,17 +380,17 @@ class CheckoutWriter:
         """
         self._usable()
         self._settle()
-        checkout = self._checkout
-        files = (Change(one.name, one.content, one.slot) for one in checkout.catalog.files())
-        done = self._log.snapshot(collect_body(files, checkout.blobs, self.fence).to_json())
-        checkout.catalog.apply((), (), done.slot)
-        checkout.snapshot = done.slot
+        workspace = self._workspace
+        files = (Change(one.name, one.content, one.slot) for one in workspace.catalog.files())
+        done = self._log.snapshot(collect_body(files, workspace.blobs, self.fence).to_json())
+        workspace.catalog.apply((), (), done.slot)
+        workspace.snapshot = done.slot
         return done
 
     def _discard(self) -> tuple[str, ...]:
-        applier: Applier = self._checkout.applier(aside=f"interrupted/{self.fence}")
+        applier: Applier = self._workspace.applier(aside=f"interrupted/{self.fence}")
         for name, staged in self._staging.files.items():
-            tracked = self._checkout.catalog.get(name)
+            tracked = self._workspace.catalog.get(name)
             if tracked is not None:
                 applier.restore(tracked)
             elif staged is not None:
