@@ -92,6 +92,7 @@ bench: $(STAMPS)/core ## Measure, against something run in the same minute
 soak: $(STAMPS)/core ## Torture lease and datastore, play seeds, explore the model; SECONDS says how long each, SEED repeats a run
 	$(BIN)/python -m tests.torture --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 	TENURE_TORTURE_SECONDS=$(SECONDS) $(BIN)/python -m pytest -q tests/torture/test_datastore.py tests/torture/test_bucket.py
+	TENURE_RACE_ROUNDS=1000 $(BIN)/python -m pytest -q tests/store/test_sql.py -k sixteen
 	$(BIN)/python -m tests.simulation --seconds $(SECONDS)
 	$(BIN)/python -m tests.model --soak --states 1000000
 

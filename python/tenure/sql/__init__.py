@@ -19,14 +19,20 @@ The map; each module uses only those below it.
     _transaction   what a program has of a fenced transaction, and of a load
     _psycopg       PsycopgFence and epoch_fence, without SQLAlchemy
     _base          what these forms share
+    _retrying      load and write again, after a refusal
+    _publishing    what is told to others after a commit
     _alchemy       SQLAlchemy's connection as a link
     _scope         one transaction, from BEGIN to COMMIT, and its verdict
     _operations    look, resolve, migrate, prune
     _diagnosis     why no row matched
     _link          a connection, as the fence needs it
+    _roundtrip     BEGIN and several statements in one round trip to PostgreSQL
     _drivers       what a driver knows without asking the server
     _failures      what a driver's error means
+    _settings      what a fence is told once
     _statements    the statements, in the words of each database
+    _pin           pins, and the tokens of commits
+    _errors        what can go wrong
 """
 
 # typing.TYPE_CHECKING without typing: nobody should pay for SQLAlchemy to use psycopg, or the other way round.
