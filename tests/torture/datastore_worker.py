@@ -58,7 +58,7 @@ def commit(checkout: Checkout, writer: CheckoutWriter, events: int) -> None:
     say(events, f"landed {commit_id} {done.slot}")
 
 
-def read(checkout: Checkout, *_: float) -> None:
+def read(checkout: Checkout, _: int, __: float) -> None:
     while True:
         try:
             checkout.catch_up()
