@@ -525,6 +525,25 @@ else:
             FileExistsError: *target* exists.
             OSError: EINVAL or ENOSYS where the file system or the kernel cannot do it.
         """
+    def place_new(
+        files: Sequence[tuple[str, bytes]], *, temporary: str, src_dir_fd: int, dst_dir_fd: int
+    ) -> list[tuple[int, int] | None]:
+        """
+        Put new files into the directory *dst_dir_fd*, each complete when it appears, in one call without the GIL.
+
+        Args:
+            files: names without ``/``, and what each contains.
+            temporary: the name that each has while it is written, in *src_dir_fd*; whatever is there is replaced.
+            src_dir_fd, dst_dir_fd: directories on one file system.
+
+        Returns:
+            Of each its time of change in nanoseconds since 1970 and its inode; None where something is already, which stays.
+            Nothing is synced.
+
+        Raises:
+            OSError: what the system says, with the name of the file; EINVAL or ENOSYS where it has no rename that replaces
+                nothing. The files before that one are there.
+        """
 
 def sync_filesystem(fd: int) -> None:
     """

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure._datastore._names import folded, is_normal, normal
+from tenure._datastore._names import _problem, folded, is_normal, is_plain, normal
 
 GOOD = [
     "a",
@@ -77,6 +77,21 @@ def test_names_that_differ_by_case_alone_fold_to_one() -> None:
 def test_what_is_no_text_is_a_type_error() -> None:
     with pytest.raises(TypeError):
         normal(b"x")  # type: ignore[arg-type]
+
+
+@given(
+    st.lists(
+        st.sampled_from(["con", "NUL", "lpt1", "com10", "a", ".tenure", ".", "/", "-", "_", "$", " ", "\u017f", "\n"])
+    ).map("".join)
+)
+def test_the_short_look_at_a_name_allows_nothing_that_the_long_one_refuses(name: str) -> None:
+    if is_plain(name):
+        assert _problem(name) is None
+        assert unicodedata.is_normalized("NFC", name)
+
+
+def test_the_short_look_is_enough_for_ordinary_names() -> None:
+    assert all(map(is_plain, ["a", "d000/f00017", "src/main.rs", "notes/2026-12-01_b.tar.gz", "con1/prn-x"]))
 
 
 @given(st.text(max_size=40))

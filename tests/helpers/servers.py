@@ -207,6 +207,12 @@ class PostgreSQL(Server):
             for statement in statements:
                 connection.execute(statement.encode())
 
+    def lets_in(self, user: str, how: str) -> None:
+        """From now on *user* comes in as *how* says in pg_hba.conf, where everybody else is trusted."""
+        rules = self._data / "pg_hba.conf"
+        rules.write_text(f"host all {user} all {how}\n{rules.read_text()}")
+        self.execute("SELECT pg_reload_conf()")
+
     def database(self) -> str:
         """The URL of a new database, owned and entered by APP; `as_user` and `PgBouncer.before` make others of it."""
         name = f"t{next(self._numbers)}"

@@ -20,8 +20,7 @@ TTL, SKEW = 0.5, 0.1
 
 def main() -> None:
     directory, url = sys.argv[1:]
-    lease = WriterLease(directory, ttl=TTL, skew=SKEW)
-    lease.acquire()
+    hold = WriterLease(directory, ttl=TTL, skew=SKEW, host_id="a", host_id_is_unique=True).acquire()
     options = {"connect_args": {"prepare_threshold": None}} if "psycopg" in url else {}
     writer = Writer(EpochFence(create_engine(url, **options))).load()
     say("loaded")
@@ -42,6 +41,7 @@ def main() -> None:
     say(writer.load().body)
     writer.append("+A")
     say(writer.load().body)
+    hold.release()
 
 
 def say(word: str) -> None:

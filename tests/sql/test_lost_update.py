@@ -12,17 +12,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
-from tenure import WriterLease
+from tenure import Verdict, WriterBusyError, WriterLease
 from tenure._lease import _keys
 from tenure.sql import StaleEpochError
-from tests.helpers.capabilities import NEEDS_PID_NAMESPACE
-from tests.helpers.namespaces import OWN_PROC
+from tests.helpers.capabilities import NEEDS_LINUX_PROC
 from tests.helpers.processes import PATIENCE, until_state
 from tests.sql.databases import BASE, SCOPE, Database, Writer
 from tests.sql.stalled_writer import SKEW, TTL
@@ -31,8 +30,8 @@ from tests.sql.stalled_writer import SKEW, TTL
 class Stalled:
     """A in a process of its own, which can be stopped as a whole: its thread, its heartbeat, everything."""
 
-    def __init__(self, directory: Path, database: Database, prefix: Sequence[str]) -> None:
-        command = [*prefix, sys.executable, "-m", "tests.sql.stalled_writer", str(directory), database.url]
+    def __init__(self, directory: Path, database: Database) -> None:
+        command = [sys.executable, "-m", "tests.sql.stalled_writer", str(directory), database.url]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.says() == "loaded"
 
@@ -41,22 +40,14 @@ class Stalled:
         return self._process.stdout.readline().strip()
 
     def stop(self) -> None:
-        os.kill(self._pid, signal.SIGSTOP)
-        until_state(self._pid, "T")
+        os.kill(self._process.pid, signal.SIGSTOP)
+        until_state(self._process.pid, "T")
 
     def wake(self) -> None:
         assert self._process.stdin is not None
-        os.kill(self._pid, signal.SIGCONT)
+        os.kill(self._process.pid, signal.SIGCONT)
         self._process.stdin.write("\n")
         self._process.stdin.flush()
-
-    @property
-    def _pid(self) -> int:
-        """Behind `unshare --fork` it is the child."""
-        pid = self._process.pid
-        while children := Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split():
-            pid = int(children[0])
-        return pid
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -68,22 +59,29 @@ class Stalled:
 
 
 @contextlib.contextmanager
-def stalled(directory: Path, database: Database, *prefix: str) -> Iterator[Stalled]:
-    writer = Stalled(directory, database, prefix)
+def stalled(directory: Path, database: Database) -> Iterator[Stalled]:
+    writer = Stalled(directory, database)
     try:
         yield writer
     finally:
         writer.close()
 
 
-@NEEDS_PID_NAMESPACE
+@NEEDS_LINUX_PROC
 def test_a_writer_whose_lease_expired_while_it_was_blocked_loses_to_the_one_who_took_over(
     database: Database, tmp_path: Path
 ) -> None:
-    # In a pid namespace of its own, so that its successor cannot know that it lives, and has to wait out its ttl.
-    with stalled(tmp_path / "lease", database, *OWN_PROC) as a:
+    # Of another machine by its record, and without a lifeline here: nobody can know whether it lives, and its ttl decides.
+    with stalled(tmp_path / "lease", database) as a:
         a.stop()
-        with WriterLease(tmp_path / "lease", ttl=TTL, skew=SKEW).acquire(timeout=PATIENCE):
+        successor = WriterLease(tmp_path / "lease", ttl=TTL, skew=SKEW, host_id="b", host_id_is_unique=True)
+        nonce = successor.inspect().nonce
+        assert nonce is not None
+        (tmp_path / "lease" / _keys.lifeline(nonce)).unlink()
+        with pytest.raises(WriterBusyError) as busy:
+            successor.acquire()
+        assert (busy.value.judgement.verdict, busy.value.judgement.reason) == (Verdict.UNKNOWN, "other_host")
+        with successor.acquire(timeout=PATIENCE):
             the_successor_wins(a, database)
 
 

@@ -27,6 +27,7 @@ from tenure.sql import (
 from tests.helpers.proxy import Loss, Proxy
 from tests.sql.conftest import POOLED, POSTGRESQL
 from tests.sql.databases import BASE, SCOPE, Database, Writer
+from tests.sql.recording import Recorder
 
 pytestmark = pytest.mark.parametrize("empty", [POSTGRESQL, POOLED], indirect=True)
 
@@ -141,13 +142,38 @@ def test_a_savepoint_makes_up_for_what_failed_in_it(database: Database, fence: P
 
 def test_nobody_commits_in_between(database: Database, connection: psycopg.Connection[Any]) -> None:
     pin = Writer(database.fence()).load().pin
-    with pytest.raises(psycopg.ProgrammingError, match="commit"), epoch_fence(connection, pin) as cursor:
+    with pytest.raises(ScopeLostError, match="the fence's to send"), epoch_fence(connection, pin) as cursor:
         cursor.execute(STORE, ["x", SCOPE])
-        connection.commit()
+        with contextlib.suppress(ScopeLostError):
+            connection.commit()
+    with pytest.raises(ScopeLostError, match="rolled back from inside"), epoch_fence(connection, pin) as cursor:
+        cursor.execute(STORE, ["x", SCOPE])
+        connection.rollback()
     with pytest.raises(ScopeLostError, match="the fence's to do"), epoch_fence(connection, pin) as cursor:
         cursor.execute(STORE, ["x", SCOPE])
         cursor.execute("COMMIT")
     assert (database.body(), database.epoch()) == (BASE, 1)
+    connection.execute(STORE, ["y", SCOPE])
+    connection.commit()
+    assert database.body() == "y", "afterwards the connection is as it was"
+
+
+def test_the_fence_waits_for_the_server_no_oftener_than_begin(database: Database) -> None:
+    pin = Writer(database.fence()).load().pin
+    waits = []
+    recorder = Recorder(database.port)
+    with recorder, connect(recorder.before(dsn(database))) as connection:
+        cursor = connection.cursor()
+        for _ in range(2):
+            recorder.forget()
+            cursor.execute(STORE, ["x", SCOPE])
+            connection.commit()
+        waits.append(recorder.waits())
+        recorder.forget()
+        with epoch_fence(connection, pin) as cursor:
+            cursor.execute(STORE, ["y", SCOPE])
+        waits.append(recorder.waits())
+    assert waits == [3, 3], "BEGIN, with or without the fence; the statement; COMMIT"
 
 
 def test_a_block_that_did_nothing_takes_no_number(database: Database, fence: PsycopgFence) -> None:

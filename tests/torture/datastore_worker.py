@@ -13,9 +13,10 @@ import random
 import secrets
 import sys
 import time
-from pathlib import Path
 
 from tenure import Checkout, CheckoutWriter, CommitUnknownError, Datastore, Error, FencedError, StoreUnavailableError
+from tenure._store._file import FileStore
+from tenure.stores import Created
 
 NAMES = ("a", "b", "dir/c")
 
@@ -79,9 +80,29 @@ def opened(datastore: Datastore, place: str) -> Checkout | None:
         return None
 
 
+class CheckThenPut(FileStore):
+    """A store that is wrong: it looks whether a place in the log is free, and then writes there, whatever has come since."""
+
+    def create(self, key: str, data: bytes) -> Created:
+        if not key.startswith("log/0"):
+            return super().create(key, data)
+        found = self.read(key)
+        if found is not None:
+            return Created(False, found.data)
+        # Longer than it takes to be broken by force and followed by the next one.
+        time.sleep(random.choice((0.0, 0.6)))
+        path = self.path_of(key)
+        path.parent.mkdir(exist_ok=True)
+        beside = path.with_name(f".{secrets.token_hex(8)}")
+        beside.write_bytes(data)
+        beside.replace(path)
+        return Created(True, data)
+
+
 def main(role: str, store: str, place: str, log: str, ttl: str) -> None:
     events = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    datastore = Datastore(store if "://" in store else Path(store), ttl=float(ttl), skew=float(ttl) / 4)
+    kind = CheckThenPut if "CHECK_THEN_PUT" in os.environ else FileStore
+    datastore = Datastore(store if "://" in store else kind(store), ttl=float(ttl), skew=float(ttl) / 4)
     while (checkout := opened(datastore, place)) is None:
         time.sleep(0.1)
     {"write": write, "read": read}[role](checkout, events, 5 * float(ttl))

@@ -10,6 +10,8 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
 
 from tenure._commit._entry import Entry
 from tenure._core import sync_filesystem
@@ -27,6 +29,15 @@ from tenure.errors import RecordError, StoreError
 _FILES, _BYTES = 5000, 16 << 20
 
 Progress = Callable[[int, int], None]
+
+
+class _Written(NamedTuple):
+    """What lies in the files and is not vouched for yet."""
+
+    changed: list[Tracked]
+    gone: list[str]
+    position: int
+    synced: Future[None] | None
 
 
 class Applier:
@@ -62,6 +73,8 @@ class Applier:
         self._bytes = 0
         self._done = 0
         self._known = 0
+        self._written: _Written | None = None
+        self._background = ThreadPoolExecutor(1, thread_name_prefix="tenure-sync")
         self.moved_aside: list[str] = []
         """Where what was in the way is now, relative to the checkout."""
 
@@ -79,10 +92,10 @@ class Applier:
                 for change in changes:
                     self._take(Change(change.name, change.content, change.slot or entry.slot), position)
             if body.condemned:
-                self._flush(position)
+                self._finish(position)
                 self._catalog.condemn(body.condemned, entry.slot)
             position = entry.slot
-        self._flush(position)
+        self._finish(position)
         return self._done
 
     def _next(self, entries: Iterator[Entry], position: int) -> tuple[Entry, Body] | None:
@@ -91,7 +104,7 @@ class Applier:
             return None if entry is None else (entry, body_of(entry))
         except RecordError:
             # What comes before it is whole.
-            self._flush(position)
+            self._finish(position)
             raise
 
     def restore(self, tracked: Tracked) -> bool:
@@ -134,8 +147,13 @@ class Applier:
         if len(self._pending) >= _FILES or self._bytes >= _BYTES:
             self._flush(position)
 
+    def _finish(self, position: int) -> None:
+        self._flush(position)
+        self._vouch()
+
     def _flush(self, position: int) -> None:
-        """Bring what was gathered to the files, and then to the catalog, with the last slot that was done whole."""
+        """Bring what was gathered to the files, of which *position* is the last slot that is done whole; `_vouch` does the rest."""
+        self._vouch()
         if self._before_batch is not None and self._pending:
             self._before_batch()
         changes = sorted(self._pending.values(), key=lambda change: change.name)
@@ -145,23 +163,39 @@ class Applier:
         gone = [change.name for change in changes if change.content is None]
         for name in gone:
             self._remove(name, known.get(name))
+        # Most of a new checkout: the rename itself says whether anything is there, and nothing can come in between.
+        fresh = self._worktree.write_new(
+            (change.name, change.content.data)
+            for change in changes
+            if change.content is not None and change.content.data is not None and change.name not in known
+        )
         changed = [
             Tracked(
                 change.name,
                 change.content,
                 change.slot,
-                self._place(change.name, change.content, known.get(change.name)),
+                fresh.get(change.name) or self._place(change.name, change.content, known.get(change.name)),
             )
             for change in changes
             if change.content is not None
         ]
-        if changes:
-            self._sync()
+        # Meanwhile the next ones are read.
+        synced = self._background.submit(self._sync) if changes else None
+        self._written = _Written(changed, gone, position, synced)
+
+    def _vouch(self) -> None:
+        """Let the catalog vouch for what was written last, once that is durable."""
+        written, self._written = self._written, None
+        if written is None:
+            return
+        if written.synced is not None:
+            written.synced.result()
             reach("checkout.applied")
-        if changes or position != self._catalog.position:
-            self._catalog.apply(changed, gone, position)
-        self._done += len(changes)
-        if self._progress is not None and changes:
+        if written.synced is not None or written.position != self._catalog.position:
+            self._catalog.apply(written.changed, written.gone, written.position)
+        done = len(written.changed) + len(written.gone)
+        self._done += done
+        if self._progress is not None and done:
             self._progress(self._done, max(self._done, self._known))
 
     def _remove(self, name: str, known: Tracked | None) -> None:

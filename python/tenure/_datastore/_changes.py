@@ -79,9 +79,10 @@ class Body:
         if self.spilled is None:
             yield from self.changes or ()
             return
+        key = self.spilled.key
         with blobs.open(self.spilled) as lines:
             for line in _lines(lines):
-                yield _change(_loaded(line, self.spilled.key), self.spilled.key)
+                yield _change(_loaded(line, key), key)
 
     def blobs(self, changes: Iterable[Change]) -> Iterator[Content]:
         """The blobs that it needs, of which *changes* are the changes."""
@@ -132,7 +133,7 @@ def collect_body(
     """
     kept: list[Change] = []
     size, count = 0, 0
-    with tempfile.TemporaryFile() as lines:
+    with tempfile.SpooledTemporaryFile(_SPILL_BYTES) as lines:
         digest = hashlib.sha256()
         for change in changes:
             line = json.dumps(_line(change), separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
@@ -185,13 +186,14 @@ def _change(line: object, key: str) -> Change:
 
 def _content(record: object, key: str) -> Content:
     fields: dict[str, Any] = record if isinstance(record, dict) else {}
-    size, digest, data, fence, turn = (fields.get(name) for name in ("size", "sha256", "data", "blob", "turn"))
+    size, digest, data = fields.get("size"), fields.get("sha256"), fields.get("data")
     if not _is_count(size):
         raise _damaged(key, f"size: expected a number of bytes, found {size!r:.60}")
     if not is_digest(digest):
         raise _damaged(key, f"sha256: expected 64 hex digits, found {digest!r:.80}")
     if isinstance(data, str):
         return Content(size, digest, data=_inline(data, size, digest, key))
+    fence, turn = fields.get("blob"), fields.get("turn")
     if not (isinstance(fence, str) and fence.isascii() and fence.isdigit() and len(fence) < 20):
         raise _damaged(key, f"blob: expected a fence as text, found {fence!r:.60}")
     if not (turn is None or _is_count(turn, _MAX_TURN)):
@@ -222,7 +224,8 @@ def _inline(text: str, size: int, digest: str, key: str) -> bytes:
 
 def _loaded(line: bytes, key: str) -> object:
     try:
-        return json.loads(line)
+        # As text: of bytes, json would guess the encoding, line by line.
+        return json.loads(line.decode())
     except (ValueError, RecursionError) as error:
         raise _damaged(key, f"a line is not JSON: {error}") from error
 

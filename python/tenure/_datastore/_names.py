@@ -16,6 +16,10 @@ _MAX_BYTES, _MAX_SEGMENT_BYTES = 1024, 255
 # Source: "Naming Files, Paths, and Namespaces", Microsoft; the superscript digits count as well.
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$)(?:\..*)?", re.IGNORECASE)
 _FORBIDDEN = set('<>:"|?*\\')
+# Most names are of letters, digits, `_`, `-` and inner dots, and short: nothing in them is special to any system but the devices.
+# Said once more in short, since a catch-up looks at the name of every file.
+_PLAIN_SEGMENT = r"(?!(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:[./]|\Z))[\w-]+(?:\.[\w-]+)*"
+_PLAIN = re.compile(rf"{_PLAIN_SEGMENT}(?:/{_PLAIN_SEGMENT})*", re.IGNORECASE | re.ASCII)
 
 
 def normal(name: str) -> str:
@@ -27,6 +31,8 @@ def normal(name: str) -> str:
     """
     if not isinstance(name, str):
         raise TypeError(f"a name is a str, not {type(name).__name__}")
+    if is_plain(name):
+        return name
     name = unicodedata.normalize("NFC", name)
     problem = _problem(name)
     if problem is not None:
@@ -36,12 +42,19 @@ def normal(name: str) -> str:
 
 def folded(name: str) -> str:
     """Equal for two names that some file system takes for one."""
-    return unicodedata.normalize("NFC", name.casefold())
+    return name.lower() if name.isascii() else unicodedata.normalize("NFC", name.casefold())
 
 
 def is_normal(name: object) -> TypeGuard[str]:
     """Whether *name* is a name as `normal` returns it: for records, which anybody may have written."""
-    return isinstance(name, str) and unicodedata.is_normalized("NFC", name) and _problem(name) is None
+    if not isinstance(name, str):
+        return False
+    return is_plain(name) or (unicodedata.is_normalized("NFC", name) and _problem(name) is None)
+
+
+def is_plain(name: str) -> bool:
+    """Whether one look is enough to see that *name* is normal."""
+    return len(name) <= _MAX_SEGMENT_BYTES and _PLAIN.fullmatch(name) is not None
 
 
 def parents(name: str) -> list[str]:

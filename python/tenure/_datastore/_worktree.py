@@ -12,14 +12,15 @@ import hashlib
 import itertools
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from tenure._datastore._names import RESERVED, parents
 from tenure._descriptors import CAREFULLY
-from tenure._store._failures import told
+from tenure._store import _at
+from tenure._store._failures import store_error, told
 from tenure._store._kernel import close
 from tenure._store._tree import write_all
 from tenure.errors import StoreCannotLockError, StoreError
@@ -28,6 +29,10 @@ _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXE
 _PIECE = 1 << 20
 # Within the checkout's own directory.
 _TEMPORARY = "tmp"
+# Something is in the way, or the file system has no RENAME_NOREPLACE. Source: rename(2).
+_NOT_NEW = {errno.ENOTDIR, errno.ELOOP, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
+# Of small files, between two looks at whether somebody has pressed Ctrl-C.
+_PAGE = 500
 # How many files of one name are kept aside.
 _ASIDE = 1000
 
@@ -130,6 +135,36 @@ class Worktree:
                 raise
             finally:
                 close(fd)
+
+    def write_new(self, files: Iterable[tuple[str, bytes]]) -> dict[str, Stamp]:
+        """
+        Put *files*, sorted by name, where nothing is yet, and return their stamps. Not synced either.
+
+        Left out are those at whose name, or above it, something is; and all where this takes more than one step.
+        """
+        placed: dict[str, Stamp] = {}
+        for above, group in itertools.groupby(files, lambda file: file[0].rpartition("/")[0]):
+            while page := list(itertools.islice(group, _PAGE)):
+                placed.update(self._place(above, page))
+        return placed
+
+    def _place(self, above: str, files: list[tuple[str, bytes]]) -> Iterator[tuple[str, Stamp]]:
+        segments = [(name.rpartition("/")[2], data) for name, data in files]
+        try:
+            directory, _ = self._above(files[0][0], make=True)
+            own, temporary = self._above(f"{RESERVED}/{_TEMPORARY}/{next(self._unique)}", make=True)
+            assert directory is not None
+            assert own is not None
+            found = _at.place_new(directory, segments, beside=own, temporary=temporary)
+        except OSError as error:
+            if error.errno in _NOT_NEW:
+                return
+            failed = error.filename if error.filename in dict(segments) else segments[0][0]
+            path = self.path_of(f"{above}/{failed}" if above else failed)
+            raise store_error(error, path, "write a file of a checkout") from error
+        for (name, data), one in zip(files, found, strict=True):
+            if one is not None:
+                yield name, Stamp(len(data), *one)
 
     def remove(self, name: str) -> None:
         """Remove the file *name*, and the directories that are empty without it. Already gone is what was wanted."""

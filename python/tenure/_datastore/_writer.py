@@ -358,8 +358,9 @@ class CheckoutWriter:
         checkout.applier(aside=f"interrupted/{self.fence}").follow(checkout.log.read(after=checkout.catalog.position))
 
     def _snapshot_if_due(self) -> None:
-        catalog, newest = self._checkout.catalog, self._checkout.snapshot
-        if catalog.position - newest < max(SNAPSHOT_EVERY, catalog.count() // 4):
+        behind = self._checkout.catalog.position - self._checkout.snapshot
+        # Counted only then: it takes as long as there are files.
+        if behind < SNAPSHOT_EVERY or behind < self._checkout.catalog.count() // 4:
             return
         try:
             self.snapshot()

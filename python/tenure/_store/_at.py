@@ -20,6 +20,7 @@ if sys.platform == "win32":
         make_directory,
         open_directory,
         open_file,
+        place_new,
         rename,
         rename_noreplace,
         scan,
@@ -34,11 +35,12 @@ if sys.platform == "win32":
     TO_SYNC = os.O_RDWR
 else:
     import stat
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from contextlib import suppress
     from typing import TypeAlias
 
     from tenure._core import filesystem_type
+    from tenure._core import place_new as _place_new
     from tenure._core import rename_noreplace as _rename_noreplace
     from tenure._descriptors import CAREFULLY
     from tenure._store import _kernel
@@ -82,6 +84,12 @@ else:
     def rename_noreplace(directory: Directory, source: str, target: str) -> None:
         _rename_noreplace(source, target, dir_fd=directory)
 
+    def place_new(
+        directory: Directory, files: Sequence[tuple[str, bytes]], *, beside: Directory, temporary: str
+    ) -> list[tuple[int, int] | None]:
+        """Many new files in one call; see `_core.place_new`. Raises OSError, also where that is not possible."""
+        return _place_new(files, temporary=temporary, src_dir_fd=beside, dst_dir_fd=directory)
+
     def unlink(directory: Directory, name: str) -> None:
         os.unlink(name, dir_fd=directory)
 
@@ -117,6 +125,7 @@ __all__ = [
     "make_directory",
     "open_directory",
     "open_file",
+    "place_new",
     "rename",
     "rename_noreplace",
     "scan",

@@ -6,6 +6,7 @@ import errno
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import TracebackType
 from typing import NamedTuple, TypeVar
 
 from tenure._store import _at
@@ -106,15 +107,23 @@ def too_large(size: int, limit: int, path: str) -> StoreError:
     )
 
 
-@contextmanager
-def told(path: str, doing: str) -> Iterator[None]:
-    """Turn the system's errors into ours, with the path and what was being done."""
-    try:
-        yield
-    except StoreError:
-        raise
-    except OSError as exc:
-        raise store_error(exc, path, doing) from exc
+class told:  # noqa: N801  reads as the function that it is to callers
+    """Turn the system's errors into ours, with the path and what was being done. A class: it is passed for every file."""
+
+    __slots__ = ("_doing", "_path")
+
+    def __init__(self, path: str, doing: str) -> None:
+        self._path = path
+        self._doing = doing
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, OSError) and not isinstance(error, StoreError):
+            raise store_error(error, self._path, self._doing) from error
 
 
 @contextmanager

@@ -14,7 +14,7 @@ assert sys.platform == "win32"
 # Below the assertion, so that mypy leaves them out where it holds for nobody.
 import errno  # noqa: E402
 import os  # noqa: E402
-from collections.abc import Callable, Iterator  # noqa: E402
+from collections.abc import Callable, Iterator, Sequence  # noqa: E402
 from typing import TypeAlias  # noqa: E402
 
 from tenure import _descriptors  # noqa: E402
@@ -85,6 +85,14 @@ def rename(directory: Directory, source: str, target: str) -> None:
 
 def rename_noreplace(directory: Directory, source: str, target: str) -> None:
     _rename_noreplace(_below(directory, source), _below(directory, target))
+
+
+def place_new(
+    directory: Directory, files: Sequence[tuple[str, bytes]], **_beside: object
+) -> list[tuple[int, int] | None]:
+    """Not in one call here: always ENOSYS."""
+    del directory, files
+    raise OSError(errno.ENOSYS, "there is no such call")
 
 
 def unlink(directory: Directory, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from typing import NamedTuple
 
@@ -27,9 +28,13 @@ _READ_ONLY = _Meaning(
     StoreUnavailableError, "this is a replica, or was made read-only; name the server that takes writes"
 )
 _BUSY = _Meaning(StoreUnavailableError, "use fewer threads, or a store for each")
-_LOGIN = _Meaning(StoreError, "check user and password, and whether that user may enter the database")
+_LOGIN = _Meaning(
+    StoreError, "check user and password, and whether the server lets that user into this database from this host"
+)
+_TLS = _Meaning(StoreError, "check what the URL asks of TLS, and the server's certificate")
 _ABSENT = _Meaning(StoreError, "make the database first, or correct its name in the URL")
 _RIGHTS = _Meaning(StoreError, "the user needs SELECT, INSERT, UPDATE and DELETE on the table, and to make it CREATE")
+_OPTIONS = _Meaning(StoreError, "correct what the URL has after the `?`")
 _DAMAGED = _Meaning(StoreError, "nothing was changed; see the database's own log")
 _FOREIGN = _Meaning(StoreError, "the table is not one of ours; choose another one with `?table=NAME`")
 
@@ -62,19 +67,27 @@ _MYSQL = {
     1053: _DOWN,
     1054: _FOREIGN,
     1114: _FULL,
+    1130: _LOGIN,
     1142: _RIGHTS,
+    1143: _RIGHTS,
     1203: _CROWDED,
     1205: _LOCKED,
     1213: _RETRY,
     1226: _CROWDED,
     1290: _READ_ONLY,
+    1698: _LOGIN,
     1792: _READ_ONLY,
+    1820: _LOGIN,
     1836: _READ_ONLY,
+    1862: _LOGIN,
     1927: _DOWN,
     2002: _DOWN,
     2003: _DOWN,
     2006: _DOWN,
     2013: _DOWN,
+    2026: _TLS,
+    3118: _LOGIN,
+    4151: _LOGIN,
 }
 # By words, as Python gives no number before 3.11. Source: SQLite, main.c, sqlite3ErrStr().
 _SQLITE = {
@@ -92,6 +105,17 @@ _SQLITE = {
     "database disk image is malformed": _Meaning(StoreError, "the file is damaged; keep it, and restore a backup"),
     "no such column": _FOREIGN,
     "has no column": _FOREIGN,
+}
+# What PostgreSQL, or a pooler before it, says to whom it does not let in: libpq passes on the words and not the state. In
+# another language they count as a server that is down, and are tried again. Source: PostgreSQL, auth.c, postinit.c,
+# miscinit.c; libpq, fe-auth.c, fe-connect.c, fe-secure-openssl.c; PgBouncer, client.c.
+_NOT_LET_IN = {
+    re.compile(r"authentication failed|no password supplied|login failed|no such user"): _LOGIN,
+    re.compile(r'role ".*" does not exist|not permitted to log in|permission denied for database'): _LOGIN,
+    re.compile(r"pg_hba\.conf"): _LOGIN,
+    re.compile(r'database ".*" does not exist|no such database'): _ABSENT,
+    re.compile(r"SSL was required|certificate"): _TLS,
+    re.compile(r"unrecognized configuration parameter|invalid value for parameter"): _OPTIONS,
 }
 _UNHEARD_OF = _Meaning(StoreError, "see `__cause__` for what the database said")
 
@@ -119,15 +143,18 @@ def _meaning(cause: SQLAlchemyError) -> tuple[_Meaning, str]:
     number, state = _number(cause), getattr(cause.orig, "sqlstate", None)
     # In one line: drivers write several.
     words = " ".join(str(cause.orig if number is None else _arguments(cause)[1]).split())
+    # First, since MySQL's errors have a state too, and a coarse one.
+    if number is not None:
+        return _MYSQL.get(number, _UNHEARD_OF), f"{words}, errno=`{number}`"
     if state:
         fits = max((start for start in _POSTGRESQL if state.startswith(start)), key=len, default="")
         return _POSTGRESQL.get(fits, _UNHEARD_OF), f"{words}, sqlstate=`{state}`"
-    if number is not None:
-        return _MYSQL.get(number, _UNHEARD_OF), f"{words}, errno=`{number}`"
     if isinstance(cause.orig, sqlite3.Error):
         return next((meaning for part, meaning in _SQLITE.items() if part in words), _UNHEARD_OF), words
     # What happens to PostgreSQL's connections has no state.
-    return (_DOWN if isinstance(cause, OperationalError) else _UNHEARD_OF), words
+    if not isinstance(cause, OperationalError):
+        return _UNHEARD_OF, words
+    return next((meaning for pattern, meaning in _NOT_LET_IN.items() if pattern.search(words)), _DOWN), words
 
 
 def _number(cause: DBAPIError) -> int | None:

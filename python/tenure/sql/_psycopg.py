@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import psycopg
 from psycopg import IsolationLevel
@@ -28,14 +29,19 @@ from tenure.sql._statements import Family, Outcome, Statement
 Connection = psycopg.Connection[Any]
 Connect = Callable[[], AbstractContextManager[Connection]]
 _DRIVER = DRIVERS["postgresql", "psycopg"]
+_ENDINGS: tuple[Literal["commit", "rollback"], ...] = ("commit", "rollback")
 
 
 class PsycopgLink:
-    """A psycopg connection. While its transaction is one of `Connection.transaction()` nobody else can commit on it."""
+    """
+    A psycopg connection.
+
+    Its transaction is none of `Connection.transaction()`, which would wait for a BEGIN of its own: that goes with the fence.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._transaction: AbstractContextManager[psycopg.Transaction] | None = None
+        self._begun = False
         self._level = connection.isolation_level
         self._backend: object = None
 
@@ -57,9 +63,7 @@ class PsycopgLink:
         levels = {"snapshot": IsolationLevel.REPEATABLE_READ, "look": IsolationLevel.READ_COMMITTED}
         self._connection.isolation_level = levels.get(mode, self._level)
         self._backend = _DRIVER.backend(self._connection)
-        transaction = self._connection.transaction()
-        transaction.__enter__()
-        self._transaction = transaction
+        self._begun = True
 
     def run(self, statement: Statement) -> Outcome:
         return one_by_one(self._connection, [statement])
@@ -68,7 +72,18 @@ class PsycopgLink:
         return together(self._connection, statements)
 
     def watch(self, watcher: Watcher | None) -> None:
-        """Nothing to do: a `FencedCursor` asks by itself."""
+        # A `FencedCursor` asks by itself. What else ends a transaction are two methods of the connection, in everybody's reach.
+        own = vars(self._connection)
+        for how in _ENDINGS:
+            if watcher is None:
+                own.pop(how, None)
+            else:
+                own[how] = partial(self._end, watcher, how)
+
+    def _end(self, watcher: Watcher, how: Literal["commit", "rollback"]) -> None:
+        watcher.ending(how)
+        self.watch(None)
+        getattr(self._connection, how)()
 
     def standing(self) -> Standing:
         return "none" if self._connection.closed else _DRIVER.standing(self._connection)
@@ -77,25 +92,26 @@ class PsycopgLink:
         return not self._connection.closed and _DRIVER.backend(self._connection) == self._backend
 
     def commit(self) -> None:
-        transaction, self._transaction = self._transaction, None
-        assert transaction is not None
+        self._begun = False
         try:
-            transaction.__exit__(None, None, None)
+            self._connection.commit()
         finally:
             self._restore()
 
     def rollback(self) -> None:
-        transaction, self._transaction = self._transaction, None
-        if transaction is None:
+        self.watch(None)
+        if not self._begun:
             # Nothing of ours: a connection that was refused stays as it was.
             return
+        self._begun = False
         try:
-            transaction.__exit__(psycopg.Rollback, psycopg.Rollback(), None)
+            self._connection.rollback()
             self._restore()
         except Exception:  # noqa: BLE001  whatever it is, the connection is of no use any more
             self.discard()
 
     def discard(self) -> None:
+        self.watch(None)
         with contextlib.suppress(Exception):
             self._connection.close()
 

@@ -26,7 +26,7 @@ mod _core {
     use super::judge::{Judgement, awake_ns, boottime_ns, capabilities, judge, judge_many};
     #[cfg(unix)]
     #[pymodule_export]
-    use super::posix::{glance, open_below, read_below, rename_noreplace, sync_filesystem, unlink_below};
+    use super::posix::{glance, open_below, place_new, read_below, rename_noreplace, sync_filesystem, unlink_below};
     #[pymodule_export]
     use super::watch::{Watch, WatchSet};
     #[cfg(windows)]

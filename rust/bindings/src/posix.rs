@@ -1,6 +1,8 @@
-//! What needs descriptors of directories: `open_below` and its kin, `glance`, `rename_noreplace`; and `sync_filesystem`.
+//! What needs descriptors of directories: `open_below` and its kin, `glance`, `rename_noreplace`, `place_new`; and
+//! `sync_filesystem`.
 
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use std::ffi::CString;
 use std::os::fd::IntoRawFd;
@@ -56,7 +58,31 @@ pub(crate) fn glance<'py>(
 #[pyfunction]
 #[pyo3(signature = (source, target, *, dir_fd))]
 pub(crate) fn rename_noreplace(py: Python<'_>, source: &str, target: &str, dir_fd: i32) -> PyResult<()> {
-    py.detach(|| tenure_hold::rename_noreplace(dir_fd, source, target)).map_err(|error| raise_os(&error))
+    py.detach(|| tenure_hold::rename_noreplace(dir_fd, source, dir_fd, target)).map_err(|error| raise_os(&error))
+}
+
+/// Put new files into a directory, replacing nothing.
+#[pyfunction]
+#[pyo3(signature = (files, *, temporary, src_dir_fd, dst_dir_fd))]
+pub(crate) fn place_new(
+    py: Python<'_>,
+    files: Vec<(String, PyBackedBytes)>,
+    temporary: &str,
+    src_dir_fd: i32,
+    dst_dir_fd: i32,
+) -> PyResult<Vec<Option<(i64, u64)>>> {
+    let placed = py.detach(|| {
+        let files: Vec<(&str, &[u8])> = files.iter().map(|(name, data)| (name.as_str(), &**data)).collect();
+        tenure_hold::place_new(src_dir_fd, temporary, dst_dir_fd, &files)
+    });
+    match placed {
+        Ok(placed) => Ok(placed.into_iter().map(|one| one.map(|one| (one.mtime_ns, one.inode))).collect()),
+        Err((index, error)) => {
+            let failure = raise_os(&error);
+            failure.value(py).setattr("filename", &files[index].0)?;
+            Err(failure)
+        }
+    }
 }
 
 /// Make durable what was written to the file system of a descriptor.

@@ -60,14 +60,14 @@ pub fn filesystem_type(_fd: i32) -> io::Result<Option<&'static str>> {
     Ok(None)
 }
 
-/// Renames within a directory, failing if the target exists. Source: rename(2), RENAME_NOREPLACE.
+/// Renames from one directory into another, failing if the target exists. Source: rename(2), RENAME_NOREPLACE.
 ///
 /// # Errors
 /// `EEXIST`; `EINVAL` where the file system cannot do it, `ENOSYS` where the kernel cannot.
 #[cfg(any(target_os = "linux", target_vendor = "apple"))]
-pub fn rename_noreplace(directory: i32, source: &str, target: &str) -> io::Result<()> {
-    let directory = borrow(directory)?;
-    Ok(rustix::fs::renameat_with(directory, source, directory, target, rustix::fs::RenameFlags::NOREPLACE)?)
+pub fn rename_noreplace(from: i32, source: &str, into: i32, target: &str) -> io::Result<()> {
+    let (from, into) = (borrow(from)?, borrow(into)?);
+    Ok(rustix::fs::renameat_with(from, source, into, target, rustix::fs::RenameFlags::NOREPLACE)?)
 }
 
 /// There is no such call here.
@@ -75,7 +75,7 @@ pub fn rename_noreplace(directory: i32, source: &str, target: &str) -> io::Resul
 /// # Errors
 /// Always `Unsupported`.
 #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
-pub fn rename_noreplace(_directory: i32, _source: &str, _target: &str) -> io::Result<()> {
+pub fn rename_noreplace(_from: i32, _source: &str, _into: i32, _target: &str) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

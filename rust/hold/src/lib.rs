@@ -6,7 +6,7 @@
 //! - the **pulse**, a thread that needs nobody, least of all the GIL.
 //!
 //! Besides, what its store asks of a directory: files below a root, a way to hear of changes, whether this machine's kernel
-//! alone manages a file system, and a rename that replaces nothing.
+//! alone manages a file system, a rename that replaces nothing, and many new files in one call.
 
 mod alarm;
 #[cfg(unix)]
@@ -19,6 +19,8 @@ mod glance;
 mod heartbeat;
 #[cfg(unix)]
 mod lifeline;
+#[cfg(unix)]
+mod place;
 mod pulse;
 mod standing;
 // Descriptors or handles: chosen here and nowhere else. What differs between systems with descriptors, in their files.
@@ -36,6 +38,8 @@ pub use glance::{Glance, glance};
 pub use heartbeat::Record;
 #[cfg(unix)]
 pub use lifeline::{lifeline_held, lifeline_lock};
+#[cfg(unix)]
+pub use place::{Placed, place_new};
 pub use pulse::{Hold, Parts};
 pub use standing::{Standing, highest_fence};
 pub use system::Descriptor;
