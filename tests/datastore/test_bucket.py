@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -56,6 +57,41 @@ def test_a_commit_whose_reply_is_lost_lands_once(server: ObjectServer, tmp_path:
             server.on("create", prefix=f"{PREFIX}log/").lose_reply()
             writer.commit(f"commit {number}")
     assert [line.message for line in data.log() if line.message] == [f"commit {number}" for number in range(5)]
+
+
+@pytest.mark.parametrize("server", ["s3"], indirect=True)
+def test_a_large_file_says_how_far_it_is_in_both_directions(server: ObjectServer, tmp_path: Path) -> None:
+    data, large = Datastore.create(opened(server, patience_s=5)), bytes(20 << 20)
+    said: list[tuple[int, int]] = []
+    with data.checkout(tmp_path / "here") as here, here.writer() as writer:
+        writer.put("small", b"small")
+        writer.put("big", BIG)
+        writer.put("large", large)
+        writer.commit(progress=lambda done, total: said.append((done, total)))
+    assert server.count("part") == 3
+    assert said == sorted(said)
+    assert len(said) == 4, "after each part"
+    assert said[-1] == (len(BIG) + len(large), len(BIG) + len(large))
+
+    said.clear()
+    with data.open("large", progress=lambda done, total: said.append((done, total))) as content:
+        assert content.read() == large
+    assert said == sorted(said)
+    assert len(said) > 10
+    assert said[-1] == (len(large), len(large))
+
+
+@pytest.mark.parametrize("server", ["s3"], indirect=True)
+def test_several_parts_of_a_large_file_are_on_their_way_at_once(server: ObjectServer, tmp_path: Path) -> None:
+    data = Datastore.create(opened(server, patience_s=5))
+    together = threading.Barrier(2)
+    # One alone would wait in vain.
+    server.on("part", nth=0).run(lambda: (together.wait(30), None)[1])
+    with data.checkout(tmp_path / "here") as here, here.writer() as writer:
+        writer.put("large", bytes(32 << 20))
+        writer.commit()
+    assert server.count("part") == 4
+    assert not together.broken
 
 
 # Two machines, which share the bucket and nothing else.
