@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from tenure._store._file import FileStore
+from tenure._store._sql import SqlStore
 from tenure.testing import MemoryStore, check_store
 from tests.cli.running import tenure
+from tests.helpers import databases
 from tests.helpers.object_server import ObjectServer
 from tests.store.buckets import PREFIX, credentials, opened, server
 
@@ -28,6 +30,12 @@ def test_it_passes_on_files(tmp_path: Path) -> None:
 def test_it_passes_in_memory_with_lost_replies() -> None:
     store = MemoryStore()
     assert broken(lambda: store, lose_reply=lambda: store.on("create", "scratch").lose_reply()) == set()
+
+
+@pytest.mark.parametrize("kind", databases.EVERY)
+def test_it_passes_on_databases(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
+    url = databases.urls(kind, request, tmp_path)()
+    assert broken(lambda: SqlStore(url)) == set()
 
 
 def test_it_passes_on_buckets_with_lost_replies_and_leaves_nothing(server: ObjectServer) -> None:

@@ -26,10 +26,10 @@ def content(commit_id: str, name: str) -> bytes:
     return f"{commit_id} {name} ".encode() * (2000 if commit_id[0] in "01234567" else 1)
 
 
-def write(checkout: Checkout, events: int) -> None:
+def write(checkout: Checkout, events: int, patience_s: float) -> None:
     for _ in itertools.count():
         try:
-            with checkout.writer(timeout=random.choice((0.0, 0.5))) as writer:
+            with checkout.writer(timeout=random.choice((0.0, 0.5, patience_s))) as writer:
                 for _ in range(random.randrange(1, 6)):
                     commit(checkout, writer, events)
                 if random.random() < 0.2:
@@ -59,7 +59,7 @@ def commit(checkout: Checkout, writer: CheckoutWriter, events: int) -> None:
     say(events, f"landed {commit_id} {done.slot}")
 
 
-def read(checkout: Checkout, _: int) -> None:
+def read(checkout: Checkout, _: int, __: float) -> None:
     while True:
         try:
             checkout.catch_up()
@@ -105,7 +105,7 @@ def main(role: str, store: str, place: str, log: str, ttl: str) -> None:
     datastore = Datastore(store if "://" in store else kind(store), ttl=float(ttl), skew=float(ttl) / 4)
     while (checkout := opened(datastore, place)) is None:
         time.sleep(0.1)
-    {"write": write, "read": read}[role](checkout, events)
+    {"write": write, "read": read}[role](checkout, events, 5 * float(ttl))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
@@ -102,14 +103,17 @@ def put_command(
     if source is not None and len(names) != 1:
         raise click.UsageError("--from gives the content of one file: name one NAME.")
     with opened_checkout(path, label="tenure put") as checkout:
-        with progress_bar("catching up") as progress, checkout.writer(wait, progress=progress) as writer, bad_input():
+        with progress_bar("catching up") as progress:
+            writer = checkout.writer(wait, progress=progress)
+        with writer, bad_input():
             for name in names:
                 if source is None:
                     writer.put(_inside(checkout.path, name))
                 else:
                     with _source(source) as content:
                         writer.put(_inside(checkout.path, name), content)
-            done = writer.commit(message, id=commit_id)
+            with progress_bar("storing") as progress:
+                done = writer.commit(message, id=commit_id, progress=progress)
         _show_commit(done, writer.recovered, as_json)
 
 
@@ -136,8 +140,14 @@ def rm_command(*, names: tuple[str, ...], message: str | None, wait: float, path
 @click.argument("name")
 def get_command(where: str, name: str, at: int | None, output: Path | None) -> None:
     """Copy it, in memory that does not grow."""
-    with bad_input():
-        content = datastore_at(where).open(name, at=at)
+    # A bar and the content itself cannot share a terminal.
+    with progress_bar("reading") if output is not None else nullcontext() as progress:
+        with bad_input():
+            content = datastore_at(where).open(name, at=at, progress=progress)
+        _copy(content, output)
+
+
+def _copy(content: BinaryIO, output: Path | None) -> None:
     with content:
         if output is None:
             shutil.copyfileobj(content, sys.stdout.buffer)

@@ -75,11 +75,19 @@ class Checked(io.RawIOBase):
     """
     Reads *source* through, and calls *mismatch* at its end unless it was exactly *size* bytes with the digest *sha256*.
 
-    Whoever copies from it has not yet said "done" when that raises.
+    Whoever copies from it has not yet said "done" when that raises. *progress* hears how many bytes were read so far.
     """
 
-    def __init__(self, source: BinaryIO, size: int, sha256: str, mismatch: Callable[[int, str], Exception]) -> None:
+    def __init__(
+        self,
+        source: BinaryIO,
+        size: int,
+        sha256: str,
+        mismatch: Callable[[int, str], Exception],
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
         self._source = source
+        self._progress = progress
         self._expected = (size, sha256)
         self._mismatch = mismatch
         self._start()
@@ -123,6 +131,8 @@ class Checked(io.RawIOBase):
             found = (self._size, self._hash.hexdigest())
             if found != self._expected:
                 raise self._mismatch(*found)
+        if piece and self._progress is not None:
+            self._progress(self._size)
         return len(piece)
 
     def close(self) -> None:
@@ -154,9 +164,11 @@ class Blobs:
         # Last: whoever finds it finds all the others.
         self._store.create(f"{content.key}/end", json.dumps({"v": _SCHEMA, "pieces": pieces}).encode())
 
-    def open(self, content: Content) -> BinaryIO:
+    def open(self, content: Content, progress: Callable[[int], None] | None = None) -> BinaryIO:
         """
         The bytes of *content*, checked while they are read: the end is reached only if they are the right ones.
+
+        *progress* hears how many bytes of a blob have arrived so far.
 
         Raises:
             RecordError: the blob is missing; while reading, also: it is damaged.
@@ -182,7 +194,8 @@ class Blobs:
                 reason="damaged",
             )
 
-        return cast("BinaryIO", io.BufferedReader(Checked(found, content.size, content.sha256, damaged), _READ))
+        checked = Checked(found, content.size, content.sha256, damaged, progress)
+        return cast("BinaryIO", io.BufferedReader(checked, _READ))
 
     def has(self, content: Content) -> bool:
         """Whether the blob is there. Raises `StoreError`."""

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 from tenure._clock import Clock, SystemClock
 from tenure._commit._log import CommitLog
 from tenure._commit._put import PATIENCE_S
+from tenure._datastore._apply import Progress
 from tenure._datastore._blobs import Blobs
 from tenure._datastore._checkout import Checkout
 from tenure._datastore._names import normal
@@ -159,9 +160,11 @@ class Datastore:
         with self.open(name, at=at) as content:
             return content.read()
 
-    def open(self, name: str, *, at: int | None = None) -> BinaryIO:
+    def open(self, name: str, *, at: int | None = None, progress: Progress | None = None) -> BinaryIO:
         """
         The same as a stream, for content that is too large for memory. Its end is reached only if it is undamaged.
+
+        *progress* is called while content arrives that is not in the log itself: with how many bytes have, and how many will.
 
         Raises:
             As `read`; while reading, too.
@@ -169,7 +172,8 @@ class Datastore:
         change = self._view.find(normal(name), at)
         if change is None or change.content is None:
             raise FileNotFoundError(f"there is no file {name!r} in version {at or 'newest'} of {self.url}")
-        return self.blobs.open(change.content)
+        size = change.content.size
+        return self.blobs.open(change.content, None if progress is None else lambda done: progress(done, size))
 
     def files(self, *, at: int | None = None) -> Iterator[FileInfo]:
         """

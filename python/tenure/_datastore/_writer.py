@@ -11,7 +11,7 @@ from typing import BinaryIO, cast
 from tenure._commit._author import Author
 from tenure._commit._marker import Mark
 from tenure._commit._writer import Committed, LogWriter, Prepared
-from tenure._datastore._apply import Applier
+from tenure._datastore._apply import Applier, Progress
 from tenure._datastore._blobs import Checked, Content
 from tenure._datastore._catalog import Tracked
 from tenure._datastore._changes import INLINE_BYTES, Change, collect_body
@@ -144,7 +144,13 @@ class CheckoutWriter:
         self._staging.add(name, None)
         reach("checkout.put")
 
-    def commit(self, message: str | None = None, *, id: str | None = None) -> Committed | None:  # noqa: A002  the log's word
+    def commit(
+        self,
+        message: str | None = None,
+        *,
+        id: str | None = None,  # noqa: A002  the log's word
+        progress: Progress | None = None,
+    ) -> Committed | None:
         """
         Commit all that was staged, as one version that everybody sees whole or not at all; None if nothing has changed.
 
@@ -154,6 +160,8 @@ class CheckoutWriter:
         Args:
             message: for people, one line or more.
             id: names the commit; the same one, tried again, lands once. See `LogWriter.commit`.
+            progress: called while content is stored that is not in the entry itself, with how many bytes of it were read, and how
+                many there are. A bucket has the last 64 MiB of them under way then.
 
         Raises:
             FencedError: somebody has taken over; nothing of it is visible, and this writer is over.
@@ -172,7 +180,7 @@ class CheckoutWriter:
                 self._follow()
                 return known
         # Anything that has come to be in the log through this very writer is known by now, so this is the newest state.
-        changes = self._changes()
+        changes = self._changes(progress)
         if not changes:
             self._staging.clear()
             return None
@@ -244,19 +252,28 @@ class CheckoutWriter:
         self._journal.note(name)
         reach("checkout.noted")
 
-    def _changes(self) -> list[Change]:
-        catalog = self._workspace.catalog
-        changes: list[Change] = []
+    def _changes(self, progress: Progress | None) -> list[Change]:
+        changed: list[tuple[str, Staged | None]] = []
         for name in sorted(self._staging.files):
-            staged, tracked = self._staging.files[name], catalog.get(name)
+            staged, tracked = self._staging.files[name], self._workspace.catalog.get(name)
             if staged is None:
                 if tracked is not None:
-                    changes.append(Change(name, None))
+                    changed.append((name, None))
             elif tracked is None or staged.digest != (tracked.content.size, tracked.content.sha256):
-                changes.append(Change(name, self._stored(name, staged)))
+                changed.append((name, staged))
+        done, total = 0, sum(staged.digest.size for _, staged in changed if staged is not None and staged.data is None)
+
+        def tell(size: int) -> None:
+            if progress is not None:
+                progress(done + size, total)
+
+        changes: list[Change] = []
+        for name, staged in changed:
+            changes.append(Change(name, None if staged is None else self._stored(name, staged, tell)))
+            done += staged.digest.size if staged is not None and staged.data is None else 0
         return changes
 
-    def _stored(self, name: str, staged: Staged) -> Content:
+    def _stored(self, name: str, staged: Staged, progress: Callable[[int], None]) -> Content:
         """The content, where everybody can get it: in the entry itself, or in a blob that is durable."""
         size, sha256 = staged.digest
         if staged.data is not None:
@@ -272,7 +289,7 @@ class CheckoutWriter:
         there = self._workspace.worktree.open(name)
         if there is None:
             raise self._mismatch(name, staged.digest, "missing")
-        with Checked(there, size, sha256, mismatch) as source:
+        with Checked(there, size, sha256, mismatch, progress) as source:
             self._workspace.blobs.put(content, cast("BinaryIO", source))
             # A blob that was there already has not been compared with the file.
             while source.read(_PIECE):

@@ -8,6 +8,10 @@ looks above its own claim, finds a higher one, and goes back. A crash half-way l
 
 from __future__ import annotations
 
+import itertools
+import random
+from collections.abc import Iterator
+
 from tenure._lease import _keys, _log
 from tenure._lease._lifelines import Lifelines
 from tenure._lease._sight import read_claim
@@ -15,45 +19,75 @@ from tenure.errors import Error, RecordError
 from tenure.stores import Store, as_directory
 
 KEPT = 1000
-# Not at each acquire, since it takes a list of all claims; and fewer at a time where each removal is a request.
+# A directory is listed now and then, and what is too old goes at once. Where each removal is a request, every acquire removes
+# the one claim that has just become too old, found without a list; and now and then one of them looks for what was left over.
 _EVERY, _EVERY_REMOTE = 256, 16
+_LEFT_OVER = 2
+# So many are taken from a list: fewer than one request brings.
+_SEEN = 500
 
 
 def collect(store: Store, fence: int) -> None:
     """
-    Remove what is too old to matter, if *fence*, which is ours, is one of those at which that is done.
+    Remove what is too old to matter, for the new holder of *fence*. It costs at most three requests, and ten at every 16th fence.
 
     Never raises for a store that fails: what is left over costs time and nothing else.
     """
-    every = _EVERY_REMOTE if as_directory(store) is None else _EVERY
-    if fence <= KEPT or fence % every:
+    oldest = fence - KEPT
+    if oldest <= 0:
         return
+    removal = _Removal(store)
     try:
-        # Twice as many as were added since the last time, so that whatever was left over comes to its end too.
-        _collect(store, up_to=fence - KEPT, at_most=2 * every)
+        if removal.costs_requests:
+            removal.of(oldest)
+            if fence % _EVERY_REMOTE == 0:
+                found = list(itertools.islice(_up_to(oldest, store), _SEEN))
+                # By chance, so that those which have to stay hold up no other.
+                for one in random.sample(found, min(_LEFT_OVER, len(found))):
+                    removal.of(one)
+        elif fence % _EVERY == 0:
+            # Twice as many as were added since the last time, so that whatever was left over comes to its end too.
+            left = 2 * _EVERY
+            for one in _up_to(oldest, store):
+                left -= removal.of(one)
+                if not left:
+                    break
     except Error as error:
         _log.debug("old claims were not collected: %s", error)
 
 
-def _collect(store: Store, *, up_to: int, at_most: int) -> None:
-    lifelines, directory = Lifelines(store), as_directory(store)
-    # Not synced in a directory: what a power cut brings back is as old as before.
-    remove = store.delete if directory is None else directory.unlink
-    removed = 0
+def _up_to(highest: int, store: Store) -> Iterator[int]:
+    """The fences of claims that are there, the lowest first."""
     for key in store.list(_keys.PREFIX):
-        fence = _keys.fence_of(key)
-        if removed == at_most or key > _keys.claim(up_to):
+        if key > _keys.claim(highest):
             break
-        if fence is None:
-            continue
+        fence = _keys.fence_of(key)
+        if fence is not None:
+            yield fence
+
+
+class _Removal:
+    """Removes claims, each with its beat and its lifeline."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lifelines = Lifelines(store)
+        directory = as_directory(store)
+        self.costs_requests = directory is None
+        # Not synced in a directory: what a power cut brings back is as old as before.
+        self._remove = store.delete if directory is None else directory.unlink
+
+    def of(self, fence: int) -> bool:
+        """Remove the claim of *fence*; False if there is none to remove."""
         try:
-            claim = read_claim(store, fence)
+            claim = read_claim(self._store, fence)
         except RecordError:
             # Kept for the operator, like every record that we do not understand.
-            continue
-        if claim is not None:
-            lifelines.discard(claim.nonce, claim.lifeline)
+            return False
+        if claim is None:
+            return False
+        self._lifelines.discard(claim.nonce, claim.lifeline)
         # Last the claim, by which the rest is found.
-        remove(_keys.beat(fence))
-        remove(key)
-        removed += 1
+        self._remove(_keys.beat(fence))
+        self._remove(_keys.claim(fence))
+        return True
