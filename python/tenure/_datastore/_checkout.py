@@ -13,13 +13,14 @@ from tenure._commit._marker import CrashMarker, Run
 from tenure._commit._outbox import Outbox
 from tenure._commit._standing import Standings, treatment
 from tenure._commit._writer import LogWriter
+from tenure._datastore._apply import Progress
 from tenure._datastore._catalog import Catalog
 from tenure._datastore._landing import Lander
 from tenure._datastore._lock import CheckoutLock
 from tenure._datastore._names import RESERVED
 from tenure._datastore._recovery import Recovered, interrupted_runs, restore
 from tenure._datastore._retention import Retained
-from tenure._datastore._workspace import Progress, Workspace
+from tenure._datastore._workspace import Workspace
 from tenure._datastore._worktree import Worktree
 from tenure._datastore._writer import CheckoutWriter
 from tenure._judgement import LIFELINE_HELD

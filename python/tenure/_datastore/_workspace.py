@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from tenure._commit._log import CommitLog
 from tenure._commit._marker import CrashMarker
 from tenure._commit._outbox import Outbox
-from tenure._datastore._apply import Applier
+from tenure._datastore._apply import Applier, Progress
 from tenure._datastore._blobs import Blobs
 from tenure._datastore._catalog import Catalog
 from tenure._datastore._worktree import Worktree
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(slots=True)
