@@ -116,6 +116,10 @@ test-wheel: ## ... and test the one for this machine on each CPython at hand; TE
 cross: $(STAMPS)/tools ## Check the core for macOS, Windows, Arm and musl; STEPS="darwin musl" narrows it
 	scripts/cross-check.sh $(STEPS)
 
+.PHONY: cross-quick
+cross-quick: $(STAMPS)/tools ## ... only what needs no run: clippy, Apple's headers
+	scripts/cross-check.sh layouts darwin windows bsd
+
 .PHONY: all
 all: lint walls types stubs wheel demo test ## What CI runs
 
