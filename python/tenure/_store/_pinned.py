@@ -87,12 +87,9 @@ def rename_noreplace(directory: Directory, source: str, target: str) -> None:
     _rename_noreplace(_below(directory, source), _below(directory, target))
 
 
-def place_new(
-    directory: Directory, files: Sequence[tuple[str, bytes]], **_beside: object
-) -> list[tuple[int, int] | None]:
+def place_new(directory: object, files: Sequence[tuple[str, bytes]], **_beside: object) -> list[tuple[int, int] | None]:
     """Not in one call here: always ENOSYS."""
-    del directory, files
-    raise OSError(errno.ENOSYS, "there is no such call")
+    raise OSError(errno.ENOSYS, "there is no such call", f"{directory}, {len(files)} files")
 
 
 def unlink(directory: Directory, name: str) -> None:
