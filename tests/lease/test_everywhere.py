@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tenure import ProcessIdentity, Verdict, WriterBusyError, WriterLease, judge
+from tenure._lease import _keys
+from tenure._lifeline import Place, asked
+from tenure._store._file import FileStore
 from tests.helpers.capabilities import NEEDS_IDENTITY
 from tests.helpers.scripts import Script
+from tests.lease.beats import until_beaten
 
 pytestmark = NEEDS_IDENTITY
 
@@ -73,3 +78,20 @@ def test_another_process_is_identified_as_it_identifies_itself(holder: Script) -
     theirs = ProcessIdentity.from_json(holder.says())
     seen = ProcessIdentity.of(theirs.pid)
     assert (seen.start, seen.uniq, seen.boot, seen.ns) == (theirs.start, theirs.uniq, theirs.boot, theirs.ns)
+
+
+def test_a_hold_beats_by_itself(store: Path) -> None:
+    with WriterLease(store, ttl=0.3).acquire():
+        until_beaten(store, 2)
+
+
+def test_a_lifeline_shows_to_others_until_its_process_ends(store: Path, holder: Script) -> None:
+    holder.says()
+    claim = json.loads((store / _keys.claim(1)).read_bytes())
+    key, place = _keys.lifeline(claim["nonce"]), Place.from_record(claim["lifeline"])
+    assert place is not None, "the temporary directory is on a file system without local locks"
+    assert asked(FileStore(store), key, place) is True
+
+    holder.kill()
+
+    assert asked(FileStore(store), key, place) is False
