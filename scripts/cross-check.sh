@@ -59,8 +59,9 @@ lint() {
 }
 
 # Without what a debugger reads, since nobody debugs these: of the standard library that is most of what is written.
+# Not stripped of it either, which would need a tool of the other system.
 build() {
-    in_cross env CARGO_PROFILE_DEV_DEBUG=0 RUSTC=/usr/bin/rustc RUSTDOC=/usr/bin/rustdoc "PATH=$PWD/.venv/bin:$PATH" "$@"
+    in_cross env CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_DEV_STRIP=false RUSTC=/usr/bin/rustc RUSTDOC=/usr/bin/rustdoc "PATH=$PWD/.venv/bin:$PATH" "$@"
 }
 
 readonly WINDOWS=x86_64-pc-windows-gnu
