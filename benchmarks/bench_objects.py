@@ -16,8 +16,11 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import obstore
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks._measure import ROOT, Row, Turn, environment, p95, ratio, report, take_turns
 from tenure._store._object import ObjectStore
