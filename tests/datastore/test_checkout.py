@@ -356,7 +356,7 @@ def test_content_that_is_needed_again_after_it_was_condemned_is_stored_anew(
     commit(checkout, f=BIG)
     commit(checkout, f=b"x")
     checkout.retain(keep=1)
-    condemned = [key for key, _ in checkout._work.catalog.condemned()]
+    condemned = [key for key, _ in checkout._workspace.catalog.condemned()]
     commit(checkout, f=BIG)
     for key in condemned:
         datastore.blobs.delete(key)
@@ -366,7 +366,7 @@ def test_content_that_is_needed_again_after_it_was_condemned_is_stored_anew(
         writer.put("f", b"y")
         writer.commit()
         writer.retain(keep=1)
-        condemned = [key for key, _ in checkout._work.catalog.condemned()]
+        condemned = [key for key, _ in checkout._workspace.catalog.condemned()]
         writer.put("f", BIG)
         writer.commit()
         for key in condemned:
@@ -529,7 +529,7 @@ def test_a_name_that_this_writer_condemned_is_not_used_again_while_it_writes(
         writer.put("f", b"x")
         writer.commit()
         writer.retain(keep=1)
-        (late,) = [key for key, _ in checkout._work.catalog.condemned()]
+        (late,) = [key for key, _ in checkout._workspace.catalog.condemned()]
         writer.retain(keep=1)
         assert list(datastore.blobs.names()) == []
         writer.put("f", BIG)

@@ -96,7 +96,7 @@ def left_by(place: Path) -> Before:
             entry.commit_id: entry.slot for state in ("prepared", "landing") for entry in checkout.outbox.entries(state)
         }
         if prepared:
-            assert checkout._work.log.floor <= min(slot for slot in prepared.values() if slot is not None)
+            assert checkout._workspace.log.floor <= min(slot for slot in prepared.values() if slot is not None)
         begun = {entry.commit_id for entry in checkout.outbox.entries()}
     return Before(files(place / "checkout"), prepared, begun, scenes.acknowledged(place))
 
@@ -132,7 +132,7 @@ def put_right(place: Path, *, retained: bool = False) -> None:
         after = landed(place)
         assert checkout.outbox.undecided_floor() is None
         conflicted = {entry.commit_id for entry in checkout.outbox.entries("conflicted")}
-        assert list(checkout._work.marker.runs()) == []
+        assert list(checkout._workspace.marker.runs()) == []
         assert not checkout.recover(), "there is nothing left to be put right"
     if not retained:
         assert set(before.acknowledged) <= set(after), "an acknowledged commit is missing"

@@ -166,7 +166,7 @@ class Files:
                 self.wrong += [
                     f"{entry.commit_id} is still {entry.state} in {place}" for entry in undecided if not entry.note
                 ]
-                marks = [run.file for run in checkout._work.marker.runs()]
+                marks = [run.file for run in checkout._workspace.marker.runs()]
                 self.wrong += [f"{mark} was left" for mark in marks if "inspector" not in mark]
                 expected = {info.name: checkout._datastore.read(info.name) for info in checkout._datastore.files()}
                 root = checkout.path

@@ -104,7 +104,7 @@ class Checkout:
         _belong_to(catalog, datastore, self.path)
         self.outbox = Outbox(catalog.database)
         """The commits that are under way here, and those that could not land."""
-        self._work = Workspace(
+        self._workspace = Workspace(
             datastore.commits, datastore.blobs, worktree, catalog, self.outbox, CrashMarker(own), label
         )
         self._lock = CheckoutLock(own)
@@ -113,12 +113,12 @@ class Checkout:
     @property
     def id(self) -> str:
         """Names the checkout; drawn when it was made."""
-        return self._work.catalog.id
+        return self._workspace.catalog.id
 
     @property
     def position(self) -> int:
         """The version that its files are in; 0 before the first catch-up."""
-        return self._work.catalog.position
+        return self._workspace.catalog.position
 
     def writer(self, timeout: float = 0.0, *, progress: Progress | None = None) -> CheckoutWriter:
         """
@@ -145,8 +145,8 @@ class Checkout:
             raise
 
     def _begin(self, hold: Hold, progress: Progress | None) -> CheckoutWriter:
-        log = self._work.log.open(hold)
-        writer = CheckoutWriter(self._work, hold, log, self._leave)
+        log = self._workspace.log.open(hold)
+        writer = CheckoutWriter(self._workspace, hold, log, self._leave)
         try:
             writer.recovered = self._recover(writer, log, hold, progress)
         except BaseException:
@@ -155,18 +155,18 @@ class Checkout:
         return writer
 
     def _recover(self, writer: CheckoutWriter, log: LogWriter, hold: Hold, progress: Progress | None) -> Recovered:
-        work, standings = self._work, Standings(self._lease, fence=hold.fence)
-        runs = interrupted_runs(work.marker, standings)
+        workspace, standings = self._workspace, Standings(self._lease, fence=hold.fence)
+        runs = interrupted_runs(workspace.marker, standings)
         if runs:
             # To recover is to change files, and who dies in it has died like any other.
             writer.begin()
-        lander = Lander(work.log, log, work.blobs, work.outbox)
-        landed = work.outbox.recover(hold, lander.land, standings=standings, progress=progress)
+        lander = Lander(workspace.log, log, workspace.blobs, workspace.outbox)
+        landed = workspace.outbox.recover(hold, lander.land, standings=standings, progress=progress)
         died = max((run.author.fence or 0 for run in runs), default=0)
-        applier = work.applier(aside=f"interrupted/{died}" if died else "aside", progress=progress)
-        applier.follow(work.log.read(after=self._start()))
-        work.snapshot = work.log.newest_snapshot()
-        restored = restore(runs, work, hold, applier)
+        applier = workspace.applier(aside=f"interrupted/{died}" if died else "aside", progress=progress)
+        applier.follow(workspace.log.read(after=self._start()))
+        workspace.snapshot = workspace.log.newest_snapshot()
+        restored = restore(runs, workspace, hold, applier)
         fences = tuple(run.author.fence or 0 for run in runs)
         return Recovered(landed, fences, tuple(applier.moved_aside), restored)
 
@@ -186,12 +186,14 @@ class Checkout:
         self._take_lock(_LOCK_PATIENCE_S)
         try:
             if self._is_clear():
-                applier = self._work.applier(aside="aside", before_batch=self._refuse_if_not_clear, progress=progress)
-                files = applier.follow(self._work.log.read(after=self._start()))
+                applier = self._workspace.applier(
+                    aside="aside", before_batch=self._refuse_if_not_clear, progress=progress
+                )
+                files = applier.follow(self._workspace.log.read(after=self._start()))
                 return CaughtUp(before, self.position, files, tuple(applier.moved_aside))
         finally:
             self._lock.release()
-            self._work.worktree.forget()
+            self._workspace.worktree.forget()
         # In-place changes cannot be fenced: only under a claim of our own is it certain that nobody is at it.
         with self.writer(progress=progress) as writer:
             recovered = writer.recovered
@@ -234,17 +236,17 @@ class Checkout:
             path=self.path,
             url=self._datastore.url,
             position=self.position,
-            newest=self._work.log.head,
+            newest=self._workspace.log.head,
             lease=self._lease.inspect(),
-            runs=tuple(self._work.marker.runs(Standings(self._lease))),
+            runs=tuple(self._workspace.marker.runs(Standings(self._lease))),
             prepared=self.outbox.count("prepared") + self.outbox.count("landing"),
             conflicted=self.outbox.count("conflicted"),
         )
 
     def close(self) -> None:
         """Close its files. A writer of it is closed first, by whoever has it."""
-        self._work.worktree.forget()
-        self._work.catalog.close()
+        self._workspace.worktree.forget()
+        self._workspace.catalog.close()
 
     def __enter__(self) -> Checkout:
         return self
@@ -259,7 +261,7 @@ class Checkout:
 
     def _leave(self, hold: Hold) -> None:
         """Let go of the files, and then of the lease."""
-        self._work.worktree.forget()
+        self._workspace.worktree.forget()
         self._lock.release()
         hold.release()
 
@@ -270,7 +272,7 @@ class Checkout:
     def _start(self) -> int:
         """After which slot to read on."""
         position = self.position
-        newest = self._work.log.newest_snapshot()
+        newest = self._workspace.log.newest_snapshot()
         return newest - 1 if newest and (position == 0 or newest > position + _FAR) else position
 
     def _is_clear(self) -> bool:
@@ -281,7 +283,7 @@ class Checkout:
             WriterBusyError: somebody is at work on them, or may be.
         """
         standings = Standings(self._lease)
-        clear = not interrupted_runs(self._work.marker, standings)
+        clear = not interrupted_runs(self._workspace.marker, standings)
         seen = self._lease.inspect()
         if seen.checkout is None or seen.checkout.id != self.id or _has_let_go(seen):
             return clear

@@ -14,11 +14,12 @@ from typing import TypeGuard
 RESERVED = ".tenure"
 _MAX_BYTES, _MAX_SEGMENT_BYTES = 1024, 255
 # Source: "Naming Files, Paths, and Namespaces", Microsoft; the superscript digits count as well.
-_DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$)(?:\..*)?", re.IGNORECASE)
+_DEVICES = "con|prn|aux|nul|com[0-9]|lpt[0-9]"
+_DEVICE = re.compile(rf"(?:{_DEVICES}|(?:com|lpt)[¹²³]|conin\$|conout\$)(?:\..*)?", re.IGNORECASE)
 _FORBIDDEN = set('<>:"|?*\\')
 # Most names are of letters, digits, `_`, `-` and inner dots, and short: nothing in them is special to any system but the devices.
 # Said once more in short, since a catch-up looks at the name of every file.
-_PLAIN_SEGMENT = r"(?!(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:[./]|\Z))[\w-]+(?:\.[\w-]+)*"
+_PLAIN_SEGMENT = rf"(?!(?:{_DEVICES})(?:[./]|\Z))[\w-]+(?:\.[\w-]+)*"
 _PLAIN = re.compile(rf"{_PLAIN_SEGMENT}(?:/{_PLAIN_SEGMENT})*", re.IGNORECASE | re.ASCII)
 
 

@@ -73,24 +73,24 @@ def busy(run: Run) -> WriterBusyError:
     )
 
 
-def restore(runs: list[Run], work: Workspace, hold: Hold, applier: Applier) -> int:
+def restore(runs: list[Run], workspace: Workspace, hold: Hold, applier: Applier) -> int:
     """Put back what was committed, where *runs* have left something else; how many files."""
     if not runs:
         return 0
-    restored = sum(applier.restore(tracked) for tracked in work.catalog.files())
+    restored = sum(applier.restore(tracked) for tracked in workspace.catalog.files())
     reach("checkout.restored")
     for run in runs:
         if run.author.fence is None:
             continue
-        journal = Journal(work.worktree.own, run.author.fence)
+        journal = Journal(workspace.worktree.own, run.author.fence)
         for name in journal.names():
             # What it had made anew, and never committed.
-            if work.catalog.get(name) is None and work.worktree.stamp(name) is not None:
+            if workspace.catalog.get(name) is None and workspace.worktree.stamp(name) is not None:
                 applier.move_aside(name)
         journal.remove()
-    work.worktree.clear_temporary()
+    workspace.worktree.clear_temporary()
     reach("checkout.cleaned")
     for run in runs:
-        work.marker.clear(run, hold)
+        workspace.marker.clear(run, hold)
         reach("checkout.cleared")
     return restored

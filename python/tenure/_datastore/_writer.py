@@ -261,7 +261,7 @@ class CheckoutWriter:
                     changed.append((name, None))
             elif tracked is None or staged.digest != (tracked.content.size, tracked.content.sha256):
                 changed.append((name, staged))
-        done, total = 0, sum(staged.digest.size for _, staged in changed if staged is not None and staged.data is None)
+        done, total = 0, sum(_in_a_blob(staged) for _, staged in changed)
 
         def tell(size: int) -> None:
             if progress is not None:
@@ -270,7 +270,7 @@ class CheckoutWriter:
         changes: list[Change] = []
         for name, staged in changed:
             changes.append(Change(name, None if staged is None else self._stored(name, staged, tell)))
-            done += staged.digest.size if staged is not None and staged.data is None else 0
+            done += _in_a_blob(staged)
         return changes
 
     def _stored(self, name: str, staged: Staged, progress: Callable[[int], None]) -> Content:
@@ -431,3 +431,8 @@ class CheckoutWriter:
 def _keep(kept: bytearray, piece: bytes) -> None:
     if len(kept) <= INLINE_BYTES:
         kept += piece[: INLINE_BYTES + 1 - len(kept)]
+
+
+def _in_a_blob(staged: Staged | None) -> int:
+    """How many bytes of it do not travel in the entry."""
+    return staged.digest.size if staged is not None and staged.data is None else 0
