@@ -126,11 +126,6 @@ def at_work(machine: Machine, host: str, url: str, place: Path, **environment: s
     return Script(AT_WORK, url, place / host, prefix=machine.prefix, **named)
 
 
-def says(script: Script, line: str) -> str:
-    script.tell(line)
-    return script.says()
-
-
 @NEEDS_LINUX_PROC
 @NEEDS_MOUNT
 @NEEDS_CABLES
@@ -143,8 +138,8 @@ def test_what_a_dead_machine_had_prepared_lands_once_when_it_is_back_and_disturb
         url = f"{server.url()}&timeout=2"
         data = Datastore.create(url)
         with at_work(first, "first", url, tmp_path, TENURE_FAILPOINTS="outbox.prepared=kill@2") as dies:
-            assert says(dies, "begin 0") == "fence 1"
-            assert says(dies, "commit before").startswith("slot")
+            assert dies.ask("begin 0") == "fence 1"
+            assert dies.ask("commit before").startswith("slot")
             dies.tell("commit late")
             dies.process.wait(60)
         with (
@@ -152,13 +147,13 @@ def test_what_a_dead_machine_had_prepared_lands_once_when_it_is_back_and_disturb
             at_work(first if returns == "as it was" else rebooted, "first", url, tmp_path) as back,
         ):
             # Nobody there can judge the dead one: after ttl + skew.
-            assert says(other, "begin 60") == "fence 2"
-            assert says(other, "commit between").startswith("slot")
-            assert says(back, "recover 0") == "writer_busy"
-            assert says(other, "commit meanwhile").startswith("slot")
-            assert says(other, "end") == "ended"
-            assert says(back, "recover 60") == "landed 1"
-            assert says(back, "recover 60") == "landed 0"
-            assert says(other, "begin 60") == "fence 5"
+            assert other.ask("begin 60") == "fence 2"
+            assert other.ask("commit between").startswith("slot")
+            assert back.ask("recover 0") == "writer_busy"
+            assert other.ask("commit meanwhile").startswith("slot")
+            assert other.ask("end") == "ended"
+            assert back.ask("recover 60") == "landed 1"
+            assert back.ask("recover 60") == "landed 0"
+            assert other.ask("begin 60") == "fence 5"
         assert [line.id for line in data.log() if line.kind == "commit"] == ["before", "between", "meanwhile", "late"]
         assert data.read("late") == b"late"

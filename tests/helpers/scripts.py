@@ -58,6 +58,11 @@ class Script:
         assert self.process.stdin is not None
         self.process.stdin.write(line.encode() + b"\n")
 
+    def ask(self, line: str) -> str:
+        """Tell it *line*, and hear what it says to that."""
+        self.tell(line)
+        return self.says()
+
     def ends(self) -> tuple[int, str, str]:
         """Wait for its end: return code, what it still said, and what it complained of."""
         out, complaints = self.process.communicate(timeout=PATIENCE)

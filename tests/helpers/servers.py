@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
 from importlib.util import find_spec
@@ -54,7 +55,7 @@ def program(name: str) -> str | None:
     return shutil.which(name, path=path)
 
 
-class Server:
+class Server(ABC):
     """One server: its directory, its port, and the process while it runs."""
 
     name: str
@@ -73,17 +74,17 @@ class Server:
         """Start it for the first time."""
         self.start()
 
+    @abstractmethod
     def command(self) -> list[str]:
         """What to run, listening on `port`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def answers(self) -> None:
         """Raise unless it takes connections. Asked through its directory, where no other server can answer for it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def database(self) -> str:
         """The URL of a new database, for APP."""
-        raise NotImplementedError
 
     @cached_property
     def shared(self) -> str:

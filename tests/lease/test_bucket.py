@@ -348,11 +348,6 @@ def machines(server: ObjectServer, tmp_path: Path) -> Iterator[Callable[[str, st
         one.__exit__(None, None, None)
 
 
-def says(script: Script, line: str) -> str:
-    script.tell(line)
-    return script.says()
-
-
 @NEEDS_LINUX_PROC
 @NEEDS_MOUNT
 @NEEDS_NETWORK_NAMESPACE
@@ -365,15 +360,15 @@ def test_the_lease_passes_to_another_machine_after_ttl_and_skew_and_never_while_
         machines("first", "11111111-0d7e-4b61-9a3c-6e2f8b4d7c10"),
         machines("second", "22222222-0d7e-4b61-9a3c-6e2f8b4d7c10"),
     )
-    assert says(first, "acquire 20") == "fence 1"
+    assert first.ask("acquire 20") == "fence 1"
     # Longer than it would take to rob a silent one.
-    assert says(second, f"acquire {2 * (TTL + SKEW)}") == "busy unknown"
-    assert says(first, "check") == "current"
+    assert second.ask(f"acquire {2 * (TTL + SKEW)}") == "busy unknown"
+    assert first.ask("check") == "current"
 
     cut()
 
-    assert says(second, "acquire 60") == "fence 2"
-    assert says(second, "check") == "current"
+    assert second.ask("acquire 60") == "fence 2"
+    assert second.ask("check") == "current"
 
 
 @NEEDS_LINUX_PROC
@@ -385,7 +380,7 @@ def test_a_killed_holder_of_another_machine_is_replaced_after_ttl_and_skew(
 ) -> None:
     boot = "11111111-0d7e-4b61-9a3c-6e2f8b4d7c10"
     first, _ = machines("first", boot)
-    assert says(first, "acquire 20") == "fence 1"
+    assert first.ask("acquire 20") == "fence 1"
     first.kill()
     stored = json.loads(server.objects[CLAIM].data)
     assert stored["holder"]["boot"] == boot

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -79,21 +79,12 @@ class StalledFiles(Stalled):
         assert self.says() == "base"
 
 
-@contextmanager
-def stalled(directory: Path, database: Database) -> Iterator[StalledFiles]:
-    writer = StalledFiles(directory, database)
-    try:
-        yield writer
-    finally:
-        writer.close()
-
-
 @NEEDS_LINUX_PROC
 def test_a_writer_whose_lease_expired_before_its_first_write_loses_to_the_one_who_took_over(
     empty: Database, files: ScopedFiles, tmp_path: Path
 ) -> None:
     # Of another machine by its record, and without a lifeline here: nobody can know whether it lives, and its ttl decides.
-    with stalled(tmp_path / "lease", empty) as a:
+    with closing(StalledFiles(tmp_path / "lease", empty)) as a:
         a.stop()
         successor = WriterLease(tmp_path / "lease", ttl=TTL, skew=SKEW, host_id="b", host_id_is_unique=True)
         nonce = successor.inspect().nonce
@@ -108,7 +99,7 @@ def test_a_writer_whose_lease_expired_before_its_first_write_loses_to_the_one_wh
 def test_a_writer_whose_lease_was_deleted_before_its_first_write_loses_too(
     empty: Database, files: ScopedFiles, tmp_path: Path
 ) -> None:
-    with stalled(tmp_path / "lease", empty) as a:
+    with closing(StalledFiles(tmp_path / "lease", empty)) as a:
         a.stop()
         for path in (tmp_path / "lease" / _keys.PREFIX).rglob("*"):
             if path.is_file():

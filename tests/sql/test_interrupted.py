@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from sqlalchemy import text
@@ -50,15 +49,6 @@ class Interrupted:
         self._process.communicate(timeout=PATIENCE)
 
 
-@contextlib.contextmanager
-def interrupted(form: str, url: str) -> Iterator[Interrupted]:
-    writer = Interrupted(form, url)
-    try:
-        yield writer
-    finally:
-        writer.close()
-
-
 @pytest.mark.parametrize("empty", [POSTGRESQL], indirect=True)
 @pytest.mark.parametrize("where", LOCKS)
 @pytest.mark.parametrize("form", ["sqlalchemy", "psycopg"])
@@ -68,7 +58,7 @@ def test_an_interrupt_ends_the_wait_for_a_lock_and_what_was_asked_for_is_known(
     engine = database.engine()
     with engine.begin() as connection:
         connection.execute(text(GATE))
-    with interrupted(form, database.url) as writer:
+    with closing(Interrupted(form, database.url)) as writer:
         with engine.begin() as holder:
             holder.execute(text(f"SELECT 1 FROM {LOCKS[where]} FOR UPDATE"))
             until(waiting_for_a_lock(database, engine), f"it does not wait at {where}")

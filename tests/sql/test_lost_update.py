@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -58,21 +58,12 @@ class Stalled:
             pipe.close()
 
 
-@contextlib.contextmanager
-def stalled(directory: Path, database: Database) -> Iterator[Stalled]:
-    writer = Stalled(directory, database)
-    try:
-        yield writer
-    finally:
-        writer.close()
-
-
 @NEEDS_LINUX_PROC
 def test_a_writer_whose_lease_expired_while_it_was_blocked_loses_to_the_one_who_took_over(
     database: Database, tmp_path: Path
 ) -> None:
     # Of another machine by its record, and without a lifeline here: nobody can know whether it lives, and its ttl decides.
-    with stalled(tmp_path / "lease", database) as a:
+    with closing(Stalled(tmp_path / "lease", database)) as a:
         a.stop()
         successor = WriterLease(tmp_path / "lease", ttl=TTL, skew=SKEW, host_id="b", host_id_is_unique=True)
         nonce = successor.inspect().nonce
@@ -86,7 +77,7 @@ def test_a_writer_whose_lease_expired_while_it_was_blocked_loses_to_the_one_who_
 
 
 def test_a_writer_whose_lease_was_deleted_loses_to_the_one_who_took_over(database: Database, tmp_path: Path) -> None:
-    with stalled(tmp_path / "lease", database) as a:
+    with closing(Stalled(tmp_path / "lease", database)) as a:
         a.stop()
         for path in (tmp_path / "lease" / _keys.PREFIX).rglob("*"):
             if path.is_file():

@@ -117,7 +117,7 @@ def _results(pgconn: Any) -> list[Any]:
     from psycopg import OperationalError, pq  # noqa: PLC0415  see above
 
     if sys.platform == "win32":
-        raise NotImplementedError("no poll")
+        raise AssertionError("without poll, statements are sent one by one")
     results: list[Any] = []
     poll = select.poll()
     poll.register(pgconn.socket, select.POLLIN | select.POLLOUT)
